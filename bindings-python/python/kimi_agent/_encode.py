@@ -8,9 +8,46 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["kind_of", "seconds", "to_jsonable"]
+__all__ = ["NotUnicode", "check_unicode", "kind_of", "option_problem", "seconds", "to_jsonable", "valid_unicode"]
 
 _DEEPEST = 200
+
+
+class NotUnicode(TypeError):
+    """A text has half of a surrogate pair, as the name of a file that is not UTF-8 has. The core cannot take it."""
+
+    def __init__(self, error: UnicodeEncodeError) -> None:
+        self.found = f"{error.object[error.start]!a} at index {error.start}, which is half of a surrogate pair"
+        remedy = 'replace it with `text.encode("utf-8", "replace").decode()`'
+        super().__init__(f"expected valid Unicode, got text with {self.found}; {remedy}")
+
+
+def check_unicode(text: str) -> None:
+    """Raises `NotUnicode` for a text that is not valid Unicode."""
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise NotUnicode(error) from None
+
+
+def valid_unicode(text: str) -> str:
+    """Returns the text with U+FFFD for each half of a surrogate pair."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def option_problem(name: str, value: Any, error: TypeError) -> str:
+    """Describes why the value of an option has no JSON form. Paths get a remedy of their own."""
+    if not isinstance(error, NotUnicode) or isinstance(value, Mapping) or not _is_path_option(name):
+        return str(error)
+    return f"expected a path in UTF-8, got text with {error.found}; rename the file or directory"
+
+
+def _is_path_option(name: str) -> bool:
+    from . import _native
+
+    return name in (*_native.path_options(), "executable", "journal", "policy")
 
 
 def to_jsonable(value: Any, _depth: int = 0) -> Any:
@@ -21,10 +58,17 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
 
     Raises:
         TypeError: A value has no JSON form. The text names it.
+        NotUnicode: A text is not valid Unicode.
     """
-    if value is None or (isinstance(value, (bool, str, int)) and not isinstance(value, enum.Enum)):
-        # Also an object of a subclass of str or int.
-        return value if type(value) in (bool, str, int, type(None)) else _plain(value)
+    if value is None:
+        return None
+    if isinstance(value, str) and not isinstance(value, enum.Enum):
+        # Also an object of a subclass of str; likewise below.
+        text = value if type(value) is str else str.__str__(value)
+        check_unicode(text)
+        return text
+    if isinstance(value, int) and not isinstance(value, enum.Enum):
+        return value if type(value) in (bool, int) else int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise TypeError(f"{value!r} is not a finite number")
@@ -50,10 +94,10 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
     if _is_one_of(value, ("datetime.date", "datetime.time")):
         return value.isoformat()
     if _is_one_of(value, ("pathlib.PurePath", "uuid.UUID", "decimal.Decimal")):
-        return str(value)
+        return to_jsonable(str(value), deeper)
     dump = getattr(type(value), "model_dump", None)
     if dump is not None:
-        return dump(value, mode="json")
+        return to_jsonable(dump(value, mode="json"), deeper)
     raise TypeError(f"{type(value).__module__}.{type(value).__qualname__} has no JSON form")
 
 
@@ -92,11 +136,13 @@ def _is_one_of(value: Any, names: tuple[str, ...]) -> bool:
     return False
 
 
-def _plain(value: Any) -> Any:
-    return str.__str__(value) if isinstance(value, str) else int(value)
-
-
 def _key(key: Any) -> str:
+    text = _key_text(key)
+    check_unicode(text)
+    return text
+
+
+def _key_text(key: Any) -> str:
     if isinstance(key, enum.Enum):
         key = key.value
     if isinstance(key, str):

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ._answers import Block, Reject
-from ._encode import kind_of, to_jsonable
+from ._encode import NotUnicode, check_unicode, kind_of, to_jsonable, valid_unicode
 from ._errors import InvalidOption
 from ._hook import Hook
 from ._message import Message
@@ -334,7 +334,7 @@ def _report_failure(job: Job, handler: _Handler | OutputCheck, kind: str, failur
     if kind == "tool" and isinstance(failure, ToolArgumentError):
         # The mistake is the model's, which reads the text; the handler has not failed.
         _logger.info("%s: %s", handler.name, failure)
-        job.finish(ToolReturnValue.error(str(failure)).to_payload(), None)
+        job.finish(ToolReturnValue.error(valid_unicode(str(failure))).to_payload(), None)
     elif kind == "read_file" and isinstance(failure, FileNotFoundError):
         # An answer, and no failure: agents look for files that are optional.
         job.finish(None, None)
@@ -349,7 +349,7 @@ def _failed(handler: _Handler | OutputCheck, failure: BaseException) -> str:
         _logger.debug("%s failed again", handler.name, exc_info=failure)
     else:
         handler.has_failed = True
-        _logged.append(said)
+        _logged.append(valid_unicode(said))
         further = "HandlerFailed events report each failure, this log only the first"
         if handler.name == "on_progress":
             # A batch has no such events.
@@ -364,7 +364,9 @@ def was_logged(record: str) -> bool:
     if not record.startswith("a handler failed;"):
         return False
     for said in _logged:
-        if f'error="{said}"' in record.replace('\\"', '"'):
+        # As the core writes it.
+        quoted = said.replace("\\", "\\\\").replace('"', '\\"')
+        if f'error="{quoted}"' in record:
             _logged.remove(said)
             return True
     return False
@@ -402,17 +404,26 @@ def encode_answer(value: Any, kind: str | None = None) -> Any:
         kind: The kind of the handler that returned it. None: `respond()` was called with it.
 
     Raises:
-        TypeError: The answer has a wrong type.
+        TypeError: The answer has a wrong type, or a text in it is not valid Unicode.
     """
+    try:
+        return _encoded_answer(value, kind)
+    except NotUnicode as error:
+        answer = "it" if kind is None else "the handler's result"
+        raise TypeError(f"{answer} is not valid: {error}") from None
+
+
+def _encoded_answer(value: Any, kind: str | None) -> Any:
     got = "got" if kind is None else "the handler returned"
     if kind in _OBSERVED or kind == "write_file":
         return None
     if type(value) is str:
+        check_unicode(value)
         return value
     if isinstance(value, Reject):
-        return {"reject": value.feedback}
+        return to_jsonable({"reject": value.feedback})
     if isinstance(value, Block):
-        return {"block": value.reason}
+        return to_jsonable({"block": value.reason})
     if value is Reject or value is Block:
         text = "feedback" if value is Reject else "reason"
         raise TypeError(
@@ -420,10 +431,12 @@ def encode_answer(value: Any, kind: str | None = None) -> Any:
             f'{"use" if kind is None else "return"} {value.__name__}("{text}")'
         )
     if kind == "tool" and (parts := _parts(value)) is not None:
-        return ToolReturnValue.ok(parts).to_payload()
+        return to_jsonable(ToolReturnValue.ok(parts))
     expected = _EXPECTED[kind] if kind else f"{_EXPECTED['approval']}; to a question {_EXPECTED['question']}"
     try:
         encoded = to_jsonable(value)
+    except NotUnicode:
+        raise
     except TypeError as error:
         inside = f", and {error}" if isinstance(value, (Mapping, list, tuple, set, frozenset)) else ""
         raise TypeError(f"{got} {kind_of(value)}{inside}; expected {expected}") from None

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ._encode import kind_of, seconds, to_jsonable
+from ._encode import NotUnicode, check_unicode, kind_of, seconds, to_jsonable
 from ._errors import InvalidOption
 from ._handlers import encode_answer
 from ._message import Message
@@ -26,7 +26,7 @@ def encode_prompt_options(options: Mapping[str, Any]) -> dict[str, Any]:
         try:
             found[name] = to_jsonable(seconds(value))
         except TypeError as error:
-            if isinstance(value, (float, Mapping)):
+            if isinstance(value, (float, Mapping)) or isinstance(error, NotUnicode):
                 raise InvalidOption(f"invalid option `{name}`: {error}", name) from None
             # The core names what it expects instead, or an unknown name.
             found[name] = {}
@@ -36,6 +36,10 @@ def encode_prompt_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def encode_input(content: UserInput) -> str | list[dict[str, Any]]:
     """The input of the program as text or as content parts of the wire."""
     if isinstance(content, str):
+        try:
+            check_unicode(content)
+        except NotUnicode as error:
+            raise InvalidOption(f"invalid option `content`: {error}", "content") from None
         return content
     if isinstance(content, (Message, Mapping)):
         parts: Any = [content]
@@ -46,10 +50,8 @@ def encode_input(content: UserInput) -> str | list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for at, part in enumerate(parts):
         if isinstance(part, str):
-            found.append({"type": "text", "text": part})
-        elif isinstance(part, Message) and part._wire_type == "ContentPart":
-            found.append(part.to_payload())
-        elif isinstance(part, Mapping):
+            part = {"type": "text", "text": part}
+        if isinstance(part, Mapping) or (isinstance(part, Message) and part._wire_type == "ContentPart"):
             try:
                 found.append(to_jsonable(part))
             except TypeError as error:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
-from ._encode import kind_of, seconds, to_jsonable
+from ._encode import NotUnicode, check_unicode, kind_of, option_problem, seconds, to_jsonable, valid_unicode
 from ._errors import InvalidOption, KimiAgentError, TurnCancelled, from_native
 from ._input import encode_input
 from ._message import Message
@@ -95,7 +95,13 @@ def encode_job(given: Any) -> Any:
         InvalidOption: It is not a job.
     """
     if isinstance(given, str):
-        return str.__str__(given)
+        text = str.__str__(given)
+        try:
+            check_unicode(text)
+            return text
+        except NotUnicode:
+            # It fails as a job with options does.
+            given = {"prompt": text}
     if isinstance(given, Job):
         fields: dict[str, Any] = {name: getattr(given, name) for name in Job.__slots__ if name != "options"}
         fields = {**given.options, **fields}
@@ -107,13 +113,17 @@ def encode_job(given: Any) -> Any:
         expected = "expected texts, mappings with a `prompt`, or objects of the class Job"
         raise InvalidOption(f"invalid option `jobs`: {expected}; got {kind_of(given)}", "jobs")
     found: dict[str, Any] = {}
-    for name, value in fields.items():
+    for given_name, value in fields.items():
+        # The core refuses a wrong name.
+        name = valid_unicode(str(given_name))
         try:
             found[name] = encode_input(value) if name == "prompt" else _encode_value(value)
         except InvalidOption as error:
-            found["$mistake"] = {"option": str(name), "reason": str(error).partition(": ")[2]}
+            found["$mistake"] = {"option": name, "reason": str(error).partition(": ")[2]}
+        except NotUnicode as error:
+            found["$mistake"] = {"option": name, "reason": option_problem(name, value, error)}
         except TypeError as error:
-            found["$mistake"] = {"option": str(name), "reason": f"in a job it must have a JSON form, and {error}"}
+            found["$mistake"] = {"option": name, "reason": f"in a job it must have a JSON form, and {error}"}
     return found
 
 

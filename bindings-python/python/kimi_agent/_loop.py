@@ -16,7 +16,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from . import _native
-from ._errors import KimiAgentError, from_native
+from ._encode import NotUnicode, valid_unicode
+from ._errors import InvalidOption, KimiAgentError, from_native
 from ._handlers import Handlers, Job, was_logged
 
 if TYPE_CHECKING:
@@ -84,6 +85,10 @@ def called(function: Callable[..., T], *args: Any) -> T:
         # Arguments can be secret, and error reports can show the variables of frames.
         del args
         raise from_native(*error.args) from None
+    except UnicodeEncodeError as error:
+        # Of an argument that was not encoded here, for example the id of a session.
+        del args
+        raise InvalidOption(f"invalid argument: {NotUnicode(error)}") from None
 
 
 def current_mailbox() -> LoopMailbox:
@@ -325,7 +330,7 @@ class LoopMailbox:
     def _finish_job(self, job_id: int, value: Any, error: str | None) -> None:
         # Perhaps in another thread, while the loop's thread cancels the job.
         if self._jobs.pop(job_id, None) is not None:
-            self.native.finish_job(job_id, value, error)
+            self.native.finish_job(job_id, value, None if error is None else valid_unicode(error))
 
 
 def finish_telemetry() -> None:

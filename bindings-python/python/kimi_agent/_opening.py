@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from . import _native
-from ._encode import kind_of, seconds, to_jsonable
+from ._encode import NotUnicode, kind_of, option_problem, seconds, to_jsonable
 from ._errors import InvalidOption, KimiAgentError, RpcError
 from ._handlers import Handlers
 from ._loop import LoopMailbox, called, current_mailbox, in_this_process, show_messages
@@ -168,10 +168,10 @@ def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, 
         try:
             found[name] = to_jsonable(seconds(os.fspath(value) if isinstance(value, os.PathLike) else value))
         except TypeError as error:
-            got, problem = kind_of(value), str(error)
-            is_container = isinstance(value, (Mapping, list, tuple, set, frozenset))
+            got, problem = kind_of(value), option_problem(name, value, error)
+            has_form = isinstance(value, (Mapping, list, tuple, set, frozenset)) or isinstance(error, NotUnicode)
             del options, found, value
-            if not is_container:
+            if not has_form:
                 called(_native.wrong_type, name, got)
             raise InvalidOption(f"invalid option `{name}`: {problem}", name) from None
     if handlers.output is not None:
@@ -179,7 +179,7 @@ def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, 
     if handlers.tracing is not None:
         found["telemetry"] = handlers.tracing.option()
     if handlers.tools:
-        found["tools"] = [
+        tools = [
             {
                 "name": tool.name,
                 "description": tool.description,
@@ -188,9 +188,22 @@ def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, 
             }
             for tool in handlers.tools
         ]
+        found["tools"] = _encode_list("tools", tools)
     if handlers.hooks:
-        found["hooks"] = [
+        hooks = [
             {"event": hook.event, "matcher": hook.matcher, "timeout": seconds(hook.timeout), "on_error": hook.on_error}
             for hook in handlers.hooks
         ]
+        found["hooks"] = _encode_list("hooks", hooks)
+    return found
+
+
+def _encode_list(name: str, values: list[dict[str, Any]]) -> list[Any]:
+    """Returns the tools or hooks as JSON."""
+    found: list[Any] = []
+    for at, value in enumerate(values):
+        try:
+            found.append(to_jsonable(value))
+        except TypeError as error:
+            raise InvalidOption(f"invalid option `{name}`: {name}[{at}]: {error}", name) from None
     return found

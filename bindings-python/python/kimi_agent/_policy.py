@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _native
-from ._encode import to_jsonable
+from ._encode import option_problem, to_jsonable
 from ._errors import InvalidOption
 from ._loop import called
 
@@ -61,7 +61,11 @@ class Policy:
             raise InvalidOption(f"policy: to read a file, write `Policy.load({os.fspath(rules)!r})`", "policy")
         if not isinstance(rules, Mapping):
             raise InvalidOption(f"policy: expected a mapping with rules, got {rules!r}", "policy")
-        self._read(to_jsonable(rules))
+        try:
+            given = to_jsonable(rules)
+        except TypeError as error:
+            raise InvalidOption(f"policy: {error}", "policy") from None
+        self._read(given)
 
     def _read(self, given: Any) -> None:
         read = called(_native.read_policy, given)
@@ -87,7 +91,11 @@ class Policy:
         []
         """
         policy = cls.__new__(cls)
-        policy._read(os.fspath(path))
+        try:
+            given = to_jsonable(os.fspath(path))
+        except TypeError as error:
+            raise InvalidOption(f"policy: {option_problem('policy', path, error)}", "policy") from None
+        policy._read(given)
         return policy
 
     @property
@@ -115,7 +123,11 @@ class Policy:
         >>> Policy({"allow": ["edit(src/**)"]}).check({"name": "WriteFile", "arguments": {"path": "src/a.py"}}).decision
         'allow'
         """
-        verdict = called(_native.check_policy, self._rules, to_jsonable(tool_call), os.fspath(work_dir))
+        try:
+            call = to_jsonable(tool_call)
+        except TypeError as error:
+            raise InvalidOption(f"invalid option `tool_call`: {error}", "tool_call") from None
+        verdict = called(_native.check_policy, self._rules, call, os.fspath(work_dir))
         return PolicyVerdict(**verdict)
 
     def to_payload(self) -> dict[str, Any]:
