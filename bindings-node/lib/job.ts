@@ -3,6 +3,7 @@
 import { optionJson, show, wrongOption } from "./arguments.js";
 import type { Job, JobSource } from "./batch.js";
 import { contentJson } from "./content.js";
+import { InvalidOption } from "./errors.js";
 
 /** The jobs of a program, one by one. */
 export interface Source {
@@ -61,11 +62,38 @@ function encodeJob(job: unknown): unknown {
   const found: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(job as Job) as [string, unknown][]) {
     if (value === undefined) continue;
-    if (typeof value === "function" || typeof value === "symbol" || typeof value === "bigint") {
-      found["$mistake"] = { option: name, reason: `in a job it must have a JSON form, and it is a ${typeof value}` };
-      continue;
+    try {
+      found[name] = encodeValue(name, value);
+    } catch (error) {
+      // The other jobs run.
+      if (!(error instanceof InvalidOption)) throw error;
+      found["$mistake"] = { option: name, reason: reasonOf(error) };
     }
-    found[name] = JSON.parse(name === "prompt" ? contentJson(value as Job["prompt"]) : optionJson(name, value));
   }
   return found;
+}
+
+function encodeValue(name: string, value: unknown): unknown {
+  if (typeof value === "function" || typeof value === "symbol" || typeof value === "bigint") {
+    throw wrongOption(name, `in a job it must have a JSON form, and it is a ${typeof value}`);
+  }
+  const encoded: unknown = JSON.parse(name === "prompt" ? contentJson(value as Job["prompt"]) : optionJson(name, value));
+  if (isDeeperThan(DEEPEST, encoded)) throw wrongOption(name, `it is nested more than ${String(DEEPEST)} deep`);
+  return encoded;
+}
+
+/** The core reads at most 128 levels of JSON, the job itself included. */
+const DEEPEST = 120;
+
+function isDeeperThan(levels: number, value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return levels === 0 || Object.values(value).some((item) => isDeeperThan(levels - 1, item));
+}
+
+/** The problem alone, because the core writes the name of the option. */
+function reasonOf({ message, cause }: InvalidOption): string {
+  const problem = message.slice(message.indexOf(": ") + 2);
+  if (cause === undefined) return problem;
+  // The error of `JSON.stringify`, whose further lines show the way to a circular value.
+  return `in a job it must have a JSON form: ${problem.split("\n", 1)[0] ?? ""}`;
 }

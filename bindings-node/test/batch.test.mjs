@@ -224,6 +224,8 @@ for (const [job, words] of [
   [{ prompt: "a", tools: [] }, /`tools`: a job cannot set it; set it for the batch/],
   [{ prompt: "a", sessionId: "one" }, /`sessionId`: a job cannot set it/],
   [{ promt: "a" }, /`promt`: unknown option; did you mean `prompt`/],
+  [{ prompt: "a", workDir: new URL("file:///tmp") }, /`workDir`: expected a path, got a URL; pass `fileURLToPath\(url\)`/],
+  [{ prompt: new Uint8Array(1) }, /`prompt`: expected text, a content part .* got bytes/],
 ]) {
   test(`mistake in ${Object.keys(job).join(" and ")} fails one job`, async () => {
     const found = await collect(runBatch([job, "b"], { executable, concurrency: 1 }));
@@ -231,6 +233,33 @@ for (const [job, words] of [
     assert.equal(found[1].text, "b!");
   });
 }
+
+const circular = {};
+circular.self = circular;
+const nested = (levels) => (levels === 0 ? 1 : [nested(levels - 1)]);
+
+for (const [name, data, words] of [
+  ["a nested bigint", { id: 1n }, /`data`: in a job it must have a JSON form: Do not know how to serialize a BigInt$/],
+  ["NaN", NaN, /`data`: in a job it must have a JSON form: NaN is not a finite number/],
+  ["a nested NaN", { score: NaN }, /`data`: in a job it must have a JSON form: NaN is not a finite number/],
+  ["a circular value", circular, /`data`: in a job it must have a JSON form: Converting circular structure to JSON$/],
+  ["a value nested too deep", nested(121), /`data`: it is nested more than 120 deep/],
+]) {
+  test(`data with ${name} fails one job`, async () => {
+    const jobs = ["first", { prompt: "p", key: "k", data }, "last"];
+    const found = await collect(runBatch(jobs, { executable, concurrency: 1 }));
+    assert.deepEqual(textsOf(found), ["first!", "", "last!"]);
+    assert.equal(found[1].key, "k");
+    assert.equal(found[1].error.option, "data");
+    assert.match(found[1].error.message, words);
+  });
+}
+
+test("data of the deepest level is kept", async () => {
+  const data = nested(120);
+  const [result] = await collect(runBatch([{ prompt: "p", data }], { executable }));
+  assert.deepEqual(result.data, data);
+});
 
 test("equal keys are refused", async () => {
   const jobs = [{ prompt: "a", key: "k" }, { prompt: "b", key: "k" }];
