@@ -228,6 +228,20 @@ async def test_mistake_fails_one_job(job: Any, words: str) -> None:
     assert found[1].text == "b!"
 
 
+def _nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(("levels", "status"), [(189, "finished"), (195, "failed"), (201, "failed")])
+async def test_data_nested_too_deep_fails_one_job(levels: int, status: str) -> None:
+    jobs: list[Any] = [{"prompt": "a", "data": _nested(levels)}, "b"]
+    found = sorted(await results(run_batch(jobs, executable=agent())), key=lambda result: result.index)
+    assert (found[0].status, found[1].text) == (status, "b!")
+
+
 async def test_same_job_has_same_key() -> None:
     jobs: list[list[Any]] = [["p"], [Job("p")], [{"prompt": "p", "model": None}]]
     keys = [(await results(run_batch(job, executable=agent())))[0].key for job in jobs]

@@ -10,7 +10,8 @@ from typing import Any
 
 __all__ = ["NotUnicode", "check_unicode", "kind_of", "option_problem", "seconds", "to_jsonable", "valid_unicode"]
 
-_DEEPEST = 200
+# The core reads at most 200 levels, and some values are a part of another one, for example of a job.
+_DEEPEST = 190
 
 
 class NotUnicode(TypeError):
