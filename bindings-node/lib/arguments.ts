@@ -1,6 +1,7 @@
 /** Checks what a program passes in, and encodes it as JSON for the addon. */
 
 import { InvalidOption } from "./errors.js";
+import { nodeUrl } from "./node.js";
 
 /** Returns the error for a wrong value of an option or argument. */
 export function wrongOption(option: string, problem: string, cause?: unknown): InvalidOption {
@@ -68,4 +69,15 @@ function onlyFinite(_key: string, value: unknown): unknown {
 export function objectJson(object: object, option?: string): string {
   const set = (Object.entries(object) as [string, unknown][]).filter(([, value]) => value !== undefined);
   return `{${set.map(([name, value]) => `${JSON.stringify(name)}:${optionJson(option ?? name, value)}`).join(",")}}`;
+}
+
+/** The path of a text, which can be a file URL, or of a `URL`. Undefined for another value. */
+export function givenPath(option: string, given: unknown, expected: string): string | undefined {
+  if (typeof given === "string" && !given.startsWith("file:")) return given;
+  if (typeof given !== "string" && !(given instanceof URL)) return undefined;
+  try {
+    return nodeUrl.fileURLToPath(given);
+  } catch (error) {
+    throw wrongOption(option, `expected ${expected}; got ${show(String(given))}`, error);
+  }
 }

@@ -1,9 +1,8 @@
 /** Cassettes: recordings of sessions as tests. The core decides whether a test records. */
 
-import { checkedOptions, refuseOtherOptions, show, wrongOption } from "./arguments.js";
+import { checkedOptions, givenPath, refuseOtherOptions, show, wrongOption } from "./arguments.js";
 import { callNative, type InvalidOption } from "./errors.js";
 import { loadNative } from "./native.js";
-import { nodeUrl } from "./node.js";
 import { replayedAgent } from "./testing.js";
 
 /** Options of {@link cassette}. */
@@ -76,17 +75,10 @@ export function cassette(name: string | URL, options: CassetteOptions = {}): Cas
 }
 
 function fileName(name: unknown): string {
-  if (typeof name === "string" && !name.startsWith("file:")) return name;
-  if (typeof name !== "string" && !(name instanceof URL)) throw wrongName(name);
-  try {
-    return nodeUrl.fileURLToPath(name);
-  } catch (error) {
-    throw wrongName(String(name), error);
-  }
-}
-
-function wrongName(name: unknown, cause?: unknown): InvalidOption {
-  return wrongOption("cassette", `expected a name, a path or a file URL; got ${show(name)}`, cause);
+  const expected = "a name, a path or a file URL";
+  const file = givenPath("cassette", name, expected);
+  if (file === undefined) throw wrongOption("cassette", `expected ${expected}; got ${show(name)}`);
+  return file;
 }
 
 function wrongMode(mode: unknown): InvalidOption {

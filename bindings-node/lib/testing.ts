@@ -6,7 +6,7 @@
  */
 
 import type { PrivateFolder } from "./addon.js";
-import { checkedOptions, refuseOtherOptions, show, toJson, wrongOption } from "./arguments.js";
+import { checkedOptions, givenPath, refuseOtherOptions, show, toJson, wrongOption } from "./arguments.js";
 import { callNative, type InvalidOption, Unsupported } from "./errors.js";
 import { installedFile, loadNative } from "./native.js";
 import { path } from "./node.js";
@@ -35,7 +35,7 @@ let scripts = 0;
 /**
  * Returns the value of the option `executable` for an agent that follows a script.
  *
- * @param script - The script, or the path of a JSON file that holds it.
+ * @param script - The script, or the path or file URL of a JSON file that holds it.
  * @returns The command line of the agent. A script that is not a file is written to a private file, which is deleted when
  * this process exits.
  * @throws {InvalidOption} if the script is wrong or cannot be read; the message has the place and the problem.
@@ -46,9 +46,11 @@ let scripts = 0;
  * const session = await createSession({ executable: scriptedAgent([[{ text: "Hello" }]]) });
  * ```
  */
-export function scriptedAgent(script: Script | string): string[] {
-  const isPath = typeof script === "string";
-  const text = isPath ? absolutePath(script, "script") : scriptText(script);
+export function scriptedAgent(script: Script | string | URL): string[] {
+  const expected = "the path of a JSON file, or its file URL";
+  const file = givenPath("script", script, expected);
+  const isPath = file !== undefined;
+  const text = isPath ? absolutePath(file, "script", expected) : scriptText(script);
   callNative(() => {
     loadNative().checkScript(text, isPath);
   });
@@ -78,10 +80,10 @@ export interface ReplayOptions {
  *
  * The file is read when a session is opened. If it is missing or not a recording, that throws `InvalidOption`.
  *
- * @param file - The path of a recording, made by a program in Node, Python or Rust.
+ * @param file - The path or file URL of a recording, made by a program in Node, Python or Rust.
  * @param options - The mode.
  * @returns The command line of the agent.
- * @throws {InvalidOption} if `file` is not a path, `mode` has another value, or an option is unknown.
+ * @throws {InvalidOption} if `file` is neither a path nor a file URL, `mode` has another value, or an option is unknown.
  * @throws {Unsupported} if `deno compile` made the program.
  *
  * @example
@@ -89,18 +91,17 @@ export interface ReplayOptions {
  * const session = await createSession({ executable: replayedAgent("tests/recordings/greeting.jsonl") });
  * ```
  */
-export function replayedAgent(file: string, options: ReplayOptions = {}): string[] {
-  const given: unknown = file;
-  if (typeof given !== "string") {
-    throw wrongOption("file", `expected the path of a recording; got ${show(given)}`);
-  }
+export function replayedAgent(file: string | URL, options: ReplayOptions = {}): string[] {
+  const expected = "the path of a recording, or its file URL";
+  const given = givenPath("file", file, expected);
+  if (given === undefined) throw wrongOption("file", `expected ${expected}; got ${show(file)}`);
   refuseOtherOptions(checkedOptions("replayedAgent()", options), ["mode"]);
   const mode: unknown = options.mode ?? "replay";
   if (mode !== "replay" && mode !== "verify" && mode !== "stub") {
     throw wrongOption("mode", `expected "replay", "verify" or "stub"; got ${show(mode)}`);
   }
   const flags = mode === "replay" ? [] : [`--${mode}`];
-  return [...program("replayedAgent"), "--play-recording", absolutePath(file, "file"), ...flags];
+  return [...program("replayedAgent"), "--play-recording", absolutePath(given, "file", expected), ...flags];
 }
 
 /** The command of the scripted agent, without its arguments. `caller` is the function that needs it. */
@@ -108,7 +109,8 @@ function program(caller: string): string[] {
   return [...interpreter(caller), installedFile("dist/scripted-agent.cjs", "the scripted agent")];
 }
 
-function absolutePath(file: string, option: string): string {
+function absolutePath(file: string, option: string, expected: string): string {
+  if (file === "") throw wrongOption(option, `expected ${expected}; got an empty text`);
   try {
     return path.resolve(file);
   } catch (error) {
@@ -133,7 +135,7 @@ function interpreter(caller: string): string[] {
 
 function scriptText(script: unknown): string {
   if (typeof script !== "object" || script === null) {
-    const expected = "a list of turns, an object with `turns`, or the path of a JSON file";
+    const expected = "a list of turns, an object with `turns`, or the path or file URL of a JSON file";
     throw wrongScript(`expected ${expected}; got ${show(script)}`);
   }
   try {

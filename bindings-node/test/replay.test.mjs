@@ -1,10 +1,10 @@
 // The agent of a recording: recordings of all protocols, which Python wrote, and the comparison of a program with one.
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 
 import { createSession, InvalidOption, RpcError } from "kimi-agent";
 import { replayedAgent, scriptedAgent } from "kimi-agent/testing";
@@ -50,6 +50,23 @@ describe("replayedAgent", () => {
     });
   });
 
+  test("file URLs of a recording and of a script are paths", async () => {
+    const [record, script] = [join(folder, "url run.jsonl"), join(folder, "url script.json")];
+    writeFileSync(script, JSON.stringify([[{ text: "one" }]]));
+    for (const url of [pathToFileURL(script), pathToFileURL(script).href]) {
+      assert.deepEqual(await texts({ executable: scriptedAgent(url), record }, ["first"]), ["one"]);
+    }
+    for (const url of [pathToFileURL(record), pathToFileURL(record).href]) {
+      assert.deepEqual(await texts({ executable: replayedAgent(url) }, ["first"]), ["one"]);
+    }
+    for (const script of ["", new URL("http://localhost/script.json")]) {
+      assert.throws(
+        () => scriptedAgent(script),
+        (error) => error.option === "script" && /expected the path of a JSON file, or its file URL; got/.test(error.message),
+      );
+    }
+  });
+
   test("unusable recording is refused", async () => {
     const missing = replayedAgent(join(folder, "missing.jsonl"));
     await assert.rejects(texts({ executable: missing }), (error) => {
@@ -59,6 +76,13 @@ describe("replayedAgent", () => {
       return true;
     });
     assert.throws(() => replayedAgent("run.jsonl", { mode: "other" }), /expected "replay", "verify" or "stub"/);
-    assert.throws(() => replayedAgent(7), /expected the path of a recording/);
+    for (const [file, words] of [
+      [7, /expected the path of a recording, or its file URL; got 7$/],
+      [null, /expected the path of a recording, or its file URL; got null$/],
+      ["", /expected the path of a recording, or its file URL; got an empty text$/],
+      [new URL("http://localhost/run.jsonl"), /or its file URL; got "http:\/\/localhost\/run.jsonl"$/],
+    ]) {
+      assert.throws(() => replayedAgent(file), (error) => error.option === "file" && words.test(error.message));
+    }
   });
 });
