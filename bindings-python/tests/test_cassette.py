@@ -126,6 +126,23 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         cassette(tmp_path / "file" / "a.jsonl", mode="all")
 
 
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        (5, "5"),
+        (None, "None"),
+        (b"two.jsonl", "an object of type bytes"),
+        ("", "an empty text"),
+        (["two.jsonl"], "an object of type list"),
+    ],
+)
+def test_name_that_is_not_path_is_refused(given: Any, got: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        cassette(given)
+    assert str(caught.value) == f"invalid option `cassette`: expected a name or a path; got {got}"
+    assert caught.value.option == "cassette"
+
+
 def test_cassette_is_mapping(tmp_path: Path) -> None:
     tape = cassette(tmp_path / "a.jsonl")
     assert isinstance(tape, Mapping)

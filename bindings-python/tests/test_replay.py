@@ -41,3 +41,33 @@ async def test_unusable_recording_is_refused(tmp_path: Path) -> None:
     assert caught.value.option == "executable"
     with pytest.raises(InvalidOption, match='expected "replay", "verify" or "stub"'):
         replayed_agent("run.jsonl", mode="other")  # type: ignore[arg-type]
+    unhashable: Any = ["replay"]
+    with pytest.raises(InvalidOption, match='expected "replay", "verify" or "stub"'):
+        replayed_agent("run.jsonl", mode=unhashable)
+
+
+class _BytesPath:
+    def __fspath__(self) -> bytes:
+        return b"two.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        (5, "5"),
+        (None, "None"),
+        (b"two.jsonl", "an object of type bytes"),
+        (_BytesPath(), "an object of type test_replay._BytesPath"),
+        ("", "an empty text"),
+    ],
+)
+def test_file_that_is_not_path_is_refused(given: Any, got: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        replayed_agent(given)
+    assert str(caught.value) == f"invalid option `file`: expected the path of a recording; got {got}"
+    assert caught.value.option == "file"
+
+
+def test_empty_path_of_script_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="`script`: expected the path of a JSON file; got an empty text"):
+        scripted_agent("")

@@ -27,7 +27,7 @@ from .. import _native
 from .._encode import to_jsonable
 from .._errors import InvalidOption
 from .._loop import called
-from ._cassette import Cassette, cassette
+from ._cassette import Cassette, cassette, given_path
 
 if TYPE_CHECKING:
     from .script import ScriptAction, ScriptObject, ScriptTurn
@@ -81,7 +81,11 @@ def scripted_agent(script: Script | Sequence[Any] | Mapping[str, Any] | str | os
     Hello!
     Bye.
     """
-    path = _checked(os.path.abspath(script)) if isinstance(script, (str, os.PathLike)) else _written(script)
+    if isinstance(script, (str, os.PathLike)):
+        file = given_path("script", script, "the path of a JSON file")
+        path = _checked(os.path.abspath(file))
+    else:
+        path = _written(script)
     # Without `site`, and as a file: it needs nothing of this environment but the native module.
     return [sys.executable, "-S", _AGENT, path]
 
@@ -106,7 +110,7 @@ def replayed_agent(path: str | os.PathLike[str], mode: Literal["replay", "verify
             results; the answers of the model and the tools of the agent stay as recorded. Default: `"replay"`.
 
     Raises:
-        InvalidOption: `mode` has another value.
+        InvalidOption: `path` is not a path: option `file`. `mode` has another value: option `mode`.
 
     >>> from kimi_agent.testing import replayed_agent, scripted_agent
     >>> async def run(**options):
@@ -118,10 +122,11 @@ def replayed_agent(path: str | os.PathLike[str], mode: Literal["replay", "verify
     >>> await run(executable=replayed_agent("sum.jsonl"))
     '4'
     """
-    flags = {"replay": [], "verify": ["--verify"], "stub": ["--stub"]}.get(mode)
-    if flags is None:
+    file = given_path("file", path, "the path of a recording")
+    if mode not in ("replay", "verify", "stub"):
         raise InvalidOption(f'invalid option `mode`: expected "replay", "verify" or "stub", got {mode!r}', "mode")
-    return [sys.executable, "-S", _AGENT, "--play-recording", os.path.abspath(path), *flags]
+    flags = [] if mode == "replay" else [f"--{mode}"]
+    return [sys.executable, "-S", _AGENT, "--play-recording", os.path.abspath(file), *flags]
 
 
 _AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent.py")

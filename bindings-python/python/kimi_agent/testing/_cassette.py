@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from .. import _native
+from .._encode import kind_of
 from .._errors import InvalidOption
 from .._loop import called
 
@@ -97,9 +98,10 @@ def cassette(
             `replayed_agent(path, mode="verify")`. Default: true.
 
     Raises:
-        InvalidOption: The file is missing or incomplete and the mode is `"none"`, or its directory cannot be written:
-            option `cassette`. The mode is unknown: option `mode`. `verify` is not a bool: option `verify`. If the file
-            is not a recording, the opening of the session raises it for the option `executable`.
+        InvalidOption: `path` is not a path, the file is missing or incomplete and the mode is `"none"`, or its
+            directory cannot be written: option `cassette`. The mode is unknown: option `mode`. `verify` is not a bool:
+            option `verify`. If the file is not a recording, the opening of the session raises it for the option
+            `executable`.
 
     >>> from kimi_agent.testing import cassette, scripted_agent
     >>> executable = scripted_agent([[{"text": "4"}]])
@@ -112,6 +114,19 @@ def cassette(
     False 4
     """
     return open_cassette(path, executable, mode, verify)
+
+
+def given_path(option: str, given: Any, expected: str) -> str:
+    """Returns a path as text.
+
+    Raises:
+        InvalidOption: It is not a path, or is empty.
+    """
+    path = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if isinstance(path, str) and path:
+        return path
+    got = "an empty text" if path == "" else kind_of(given)
+    raise InvalidOption(f"invalid option `{option}`: expected {expected}; got {got}", option)
 
 
 def open_cassette(
@@ -133,7 +148,8 @@ def open_cassette(
         raise InvalidOption(f"invalid option `mode`: expected the name of a mode, got {mode!r}", "mode")
     if not isinstance(verify, bool):
         raise InvalidOption(f"invalid option `verify`: expected True or False, got {verify!r}", "verify")
-    opened, is_recording = called(_native.open_cassette, os.fsdecode(path), mode, default, remedy)
+    file = given_path("cassette", path, "a name or a path")
+    opened, is_recording = called(_native.open_cassette, file, mode, default, remedy)
     if not is_recording:
         agent = replayed_agent(opened, mode="verify" if verify else "replay")
         return Cassette(Path(opened), False, {"executable": agent})
