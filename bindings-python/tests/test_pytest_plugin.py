@@ -223,7 +223,11 @@ def test_marked(kimi_cassette):
 @pytest.mark.parametrize(
     ("marker", "text"),
     [
-        ("'a', 'b'", "*the marker kimi_cassette has wrong arguments: *"),
+        (
+            "'a', 'b', verify=True",
+            "*the marker kimi_cassette has wrong arguments: expected one positional argument, the name, got 2: "
+            "'a', 'b'; `executable`, `mode` and `verify` are keyword arguments*",
+        ),
         ("3", "*the marker kimi_cassette has wrong arguments: the name must be a text, not 3*"),
         ("'../up'", "*wrong arguments: the name must be a file in the directory of the cassettes, not '../up'*"),
         ("names='a'", "*the marker kimi_cassette has wrong arguments: *unexpected keyword argument 'names'*"),

@@ -207,6 +207,10 @@ class _Marker:
         if marker is None:
             return cls()
         try:
+            if len(marker.args) > 1:
+                given = f"{len(marker.args)}: {', '.join(map(repr, marker.args))}"
+                rest = "`executable`, `mode` and `verify` are keyword arguments"
+                raise TypeError(f"expected one positional argument, the name, got {given}; {rest}")
             made = cls(*marker.args, **marker.kwargs)
             if made.name is not None and not isinstance(made.name, str):
                 raise TypeError(f"the name must be a text, not {made.name!r}")
