@@ -173,10 +173,10 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
   telemetry?: boolean | TelemetryOptions | TracerSource | MeterSource | undefined;
   /**
    * The file into which each message, decision and call of the session is written. Secrets that the SDK knows are
-   * replaced. An existing file is overwritten. If this program writes to the file already, the recording gets the name
-   * `NAME-2`. Later sessions of an agent, and those of the environment variable, get such names, too. In a directory,
-   * which exists or whose path ends with a slash, each session gets a file of its own. Default: `$KIMI_AGENT_RECORD`,
-   * else no recording.
+   * replaced. An existing file is replaced when the session has opened. If this program writes to the file already, the
+   * recording gets the name `NAME-2`. Later sessions of an agent, and those of the environment variable, get such
+   * names, too. In a directory, which exists or whose path ends with a slash, each session gets a file of its own.
+   * Default: `$KIMI_AGENT_RECORD`, else no recording.
    */
   record?: string | undefined;
   /**

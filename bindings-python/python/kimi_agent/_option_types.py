@@ -230,10 +230,10 @@ class SessionSettings(AgentSessionSettings, total=False):
     """The protocol to speak. `"auto"` finds out what the agent speaks. Default: "auto"."""
     record: StrPath | None
     """The file into which each message, decision and call of the session is written. Secrets that the SDK knows are
-    replaced. An existing file is overwritten. If this program writes to the file already, the recording gets the name
-    `NAME-2`. Later sessions of an agent, and those of the environment variable, get such names, too. In a directory,
-    which exists or whose path ends with a slash, each session gets a file of its own. Default: `$KIMI_AGENT_RECORD`,
-    else no recording."""
+    replaced. An existing file is replaced when the session has opened. If this program writes to the file already, the
+    recording gets the name `NAME-2`. Later sessions of an agent, and those of the environment variable, get such names,
+    too. In a directory, which exists or whose path ends with a slash, each session gets a file of its own. Default:
+    `$KIMI_AGENT_RECORD`, else no recording."""
     redact: Sequence[str] | None
     """Regular expressions of further secrets, which a recording shows as `***`. They match in each text of a message;
     look-around is not supported. Default: only what the SDK knows as secret."""
@@ -449,10 +449,10 @@ class AgentOptions(TypedDict, total=False):
     Default: 10."""
     record: StrPath | None
     """The file into which each message, decision and call of the session is written. Secrets that the SDK knows are
-    replaced. An existing file is overwritten. If this program writes to the file already, the recording gets the name
-    `NAME-2`. Later sessions of an agent, and those of the environment variable, get such names, too. In a directory,
-    which exists or whose path ends with a slash, each session gets a file of its own. Default: `$KIMI_AGENT_RECORD`,
-    else no recording."""
+    replaced. An existing file is replaced when the session has opened. If this program writes to the file already, the
+    recording gets the name `NAME-2`. Later sessions of an agent, and those of the environment variable, get such names,
+    too. In a directory, which exists or whose path ends with a slash, each session gets a file of its own. Default:
+    `$KIMI_AGENT_RECORD`, else no recording."""
     redact: Sequence[str] | None
     """Regular expressions of further secrets, which a recording shows as `***`. They match in each text of a message;
     look-around is not supported. Default: only what the SDK knows as secret."""

@@ -61,9 +61,9 @@ pub(super) struct Output {
 }
 
 impl RecordingFile {
-    /// Creates a file for the session with this id. A file of an earlier recording is replaced. The recording gets a name of
-    /// its own in a folder, if this program writes to the file already, and if `used` has the file. A cassette keeps its
-    /// name, and its old recording stays until the session has opened.
+    /// Creates a file for the session with this id. A file of an earlier recording is replaced when the session has opened.
+    /// The recording gets a name of its own in a folder, if this program writes to the file already, and if `used` has the
+    /// file. A cassette keeps its name.
     pub(super) fn create(path: &Path, id: &str, used: Option<&Used>) -> io::Result<Arc<Self>> {
         WRITER.start()?;
         let is_folder = super::is_folder(path);
@@ -98,10 +98,11 @@ impl RecordingFile {
         {
             used.insert(first, number - 1);
         }
-        Ok(Arc::new(Self::new(path, file, None)))
+        Ok(Arc::new(Self::new(path, file)))
     }
 
-    pub(super) fn new(path: PathBuf, file: File, held: Option<Vec<u8>>) -> Self {
+    pub(super) fn new(path: PathBuf, file: File) -> Self {
+        let held = file.metadata().is_ok_and(|data| data.is_file() && data.len() > 0).then(Vec::new);
         Self {
             path,
             attempt: AtomicU32::new(0),
@@ -118,7 +119,8 @@ impl RecordingFile {
 
     /// Writes nothing more, because another session uses the file.
     pub(super) fn abandon(&self) {
-        lock(&self.output).file = None;
+        let mut output = lock(&self.output);
+        (output.file, output.held) = (None, None);
     }
 
     /// Notes that an attempt to open the session has ended its recording.
@@ -193,6 +195,10 @@ impl RecordingFile {
 impl Drop for RecordingFile {
     fn drop(&mut self) {
         self.progress.end();
+        if lock(&self.output).held.is_some() {
+            let path = self.path.display();
+            tracing::warn!(%path, "the session was not opened, so the file keeps the recording of an earlier session");
+        }
         OPEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
     }
 }
@@ -224,10 +230,10 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Creates a file that only this user can read, because it contains a conversation.
-fn private_file(path: &Path, must_be_new: bool) -> io::Result<File> {
+/// Opens a file, whose content stays, or creates one that only this user can read, because it contains a conversation.
+pub(super) fn private_file(path: &Path, must_be_new: bool) -> io::Result<File> {
     if must_be_new {
         return kimi_agent_files::create_private(path);
     }
-    kimi_agent_files::open_private(path, OpenOptions::new().write(true).truncate(true))
+    kimi_agent_files::open_private(path, OpenOptions::new().write(true))
 }

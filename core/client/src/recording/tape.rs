@@ -2,13 +2,12 @@
 //! old recording as it is.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, Weak};
 
-use super::file::{RecordingFile, lock};
+use super::file::{RecordingFile, lock, private_file};
 
 const TAKEN: &str = "this cassette has a session already; a cassette is the recording of one session, so use another \
                      cassette for the other session";
@@ -97,15 +96,8 @@ impl Tape {
         if let Some(old) = self.file.upgrade() {
             old.abandon();
         }
-        let file = kept_file(path)?;
-        let has_content = file.metadata()?.len() > 0;
-        let file = Arc::new(RecordingFile::new(path.to_owned(), file, has_content.then(Vec::new)));
+        let file = Arc::new(RecordingFile::new(path.to_owned(), private_file(path, false)?));
         (self.session, self.file) = (Some(Arc::clone(&file.progress)), Arc::downgrade(&file));
         Ok(file)
     }
-}
-
-/// Opens a file, whose content stays, or creates one that only this user can read.
-fn kept_file(path: &Path) -> io::Result<File> {
-    kimi_agent_files::open_private(path, OpenOptions::new().write(true))
 }

@@ -424,6 +424,27 @@ async fn failed_session_is_recorded() {
 }
 
 #[tokio::test]
+async fn failed_start_keeps_earlier_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.jsonl");
+    let read = || std::fs::read_to_string(&file).unwrap();
+    let (options, agent) = with(json!([]));
+    let options = options.record(&file);
+    options.clone().start().await.unwrap().close().await.unwrap();
+    let first = read();
+    let exits: Vec<_> = agent.iter().take(1).cloned().chain(["--no-such-flag".into()]).collect();
+    for executable in [exits, vec!["/no/such/agent".into()]] {
+        options.clone().executable(executable).start().await.unwrap_err();
+        assert_eq!(read(), first);
+    }
+    // The agent that failed may be running still. Then the recording gets another name.
+    while read() == first {
+        options.clone().start().await.unwrap().close().await.unwrap();
+    }
+    assert_eq!(of_type(&entries(&file).1, "opened").len(), 1);
+}
+
+#[tokio::test]
 async fn readable_after_every_turn() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.jsonl");
