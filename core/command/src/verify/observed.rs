@@ -89,13 +89,7 @@ impl Observed {
 
     /// Returns the differences of a turn that should be like this one. `redactor` has the secrets of its session, which the
     /// recording of this turn may not know.
-    pub(super) fn differences(
-        &self,
-        turn: u64,
-        got: &Self,
-        with_text: bool,
-        redactor: &Redactor,
-    ) -> Vec<Difference> {
+    pub(super) fn differences(&self, turn: u64, got: &Self, with_text: bool, redactor: &Redactor) -> Vec<Difference> {
         let list = |values: &[Value]| Value::from(values.to_vec());
         let shape = |turn: &Self| Value::from(turn.shape.clone());
         let mut pairs = vec![
@@ -108,7 +102,8 @@ impl Observed {
         if with_text {
             pairs.push(("text", self.text.clone().into(), got.text.clone().into()));
         }
-        let pairs = pairs.into_iter().map(|(subject, expected, got)| (subject, redactor.redacted_value(&expected), got));
+        let pairs =
+            pairs.into_iter().map(|(subject, expected, got)| (subject, redactor.redacted_value(&expected), got));
         let different = pairs.filter(|(_, expected, got)| difference(expected, got).is_some());
         different.map(|(subject, expected, got)| Difference { turn, subject, expected, got }).collect()
     }

@@ -154,7 +154,8 @@ mod tests {
             assert!(difference(&json!(recorded), &json!(text)).is_some(), "{recorded}");
         }
         assert_eq!(difference(&json!({"***": "***"}), &json!({"key": 17})), None);
-        for (recorded, other) in [(json!("***"), json!(null)), (json!("text"), json!("***")), (json!(1), json!("***"))] {
+        for (recorded, other) in [(json!("***"), json!(null)), (json!("text"), json!("***")), (json!(1), json!("***"))]
+        {
             assert!(difference(&recorded, &other).is_some(), "{recorded}");
         }
     }
