@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use crate::transport::helper;
@@ -12,7 +12,7 @@ use crate::transport::helper;
 const FOREIGN: [&str; 6] =
     ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX"];
 
-/// How often git is called if another call of git disturbs it, and the delay between two attempts.
+/// How often git is called if another call of git disturbs it or it is killed, and the delay between two attempts.
 const ATTEMPTS: u32 = 20;
 const DELAY: Duration = Duration::from_millis(10);
 
@@ -45,17 +45,27 @@ impl Place {
     /// # Errors
     /// Returns the problem if git fails.
     pub(super) fn read<A: AsRef<OsStr>>(&self, args: &[A], limit: u64) -> Result<(Vec<u8>, u64), String> {
-        let mut command = self.command(args);
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(|error| not_started(&error))?;
-        let mut bytes = Vec::new();
-        let mut above = 0;
-        if let Some(mut stdout) = child.stdout.take() {
-            let read = stdout.by_ref().take(limit).read_to_end(&mut bytes);
-            above = read.and_then(|_| io::copy(&mut stdout, &mut io::sink())).map_err(|error| error.to_string())?;
+        let mut attempts = 1;
+        loop {
+            let mut command = self.command(args);
+            command.stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut child = command.spawn().map_err(|error| not_started(&error))?;
+            let mut bytes = Vec::new();
+            let mut above = 0;
+            if let Some(mut stdout) = child.stdout.take() {
+                let read = stdout.by_ref().take(limit).read_to_end(&mut bytes);
+                above = read.and_then(|_| io::copy(&mut stdout, &mut io::sink())).map_err(|error| error.to_string())?;
+            }
+            let status = child.wait().map_err(|error| error.to_string())?;
+            if status.success() {
+                return Ok((bytes, above));
+            }
+            if attempts == ATTEMPTS || !was_killed(status) {
+                return Err(format!("git ended with {status}"));
+            }
+            attempts += 1;
+            std::thread::sleep(DELAY);
         }
-        let status = child.wait().map_err(|error| error.to_string())?;
-        if status.success() { Ok((bytes, above)) } else { Err(format!("git ended with {status}")) }
     }
 }
 
@@ -91,15 +101,24 @@ fn output(mut command: Command) -> Result<String, String> {
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches(['\r', '\n']).to_owned());
         }
-        let error = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let mut error = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        if error.is_empty() {
+            error = format!("git ended with {}", output.status);
+        }
         // Many calls read the files of all worktrees, and fail while another call makes or removes one of them.
-        if attempts == ATTEMPTS || !error.contains("/worktrees/") {
+        let is_disturbed = error.contains("/worktrees/") || was_killed(output.status);
+        if attempts == ATTEMPTS || !is_disturbed {
             return Err(error);
         }
-        tracing::debug!(error, "git has failed because of another call; it is called again");
+        tracing::debug!(error, "git has failed because of another call, or was killed; it is called again");
         attempts += 1;
         std::thread::sleep(DELAY);
     }
+}
+
+/// Returns whether a signal has ended git. Ray kills the children of a process before the process itself.
+fn was_killed(status: ExitStatus) -> bool {
+    status.code().is_none()
 }
 
 fn not_started(error: &io::Error) -> String {
@@ -129,6 +148,14 @@ mod tests {
         std::fs::remove_file(folder.path().join("calls")).unwrap();
         assert!(outcome(disturbed, folder.path()).unwrap_err().contains("commondir"));
         assert_eq!(std::fs::read(folder.path().join("calls")).unwrap().len(), ATTEMPTS as usize);
+    }
+
+    #[test]
+    fn killed_call_is_repeated() {
+        let folder = tempfile::tempdir().unwrap();
+        let passes = "[ -e calls ] && echo done || { echo >> calls; kill -KILL $$; }";
+        assert_eq!(outcome(passes, folder.path()), Ok("done".to_owned()));
+        assert_eq!(outcome("kill -KILL $$", folder.path()), Err("git ended with signal: 9 (SIGKILL)".to_owned()));
     }
 
     #[test]
