@@ -44,7 +44,7 @@ class Word(str, enum.Enum):
 @pytest.mark.parametrize(
     "content", [NAME, [NAME], TextPart(NAME), {"type": "text", "text": NAME}, {"type": "text", "text": "", NAME: 1}]
 )
-async def test_prompt_that_is_not_unicode_is_refused(content: Any) -> None:
+async def test_prompt_not_unicode(content: Any) -> None:
     async with open_session([{"text": "a"}]) as session:
         with pytest.raises(InvalidOption, match=f"`content`: .*{EXPECTED}") as refused:
             session.prompt(content)
@@ -53,7 +53,7 @@ async def test_prompt_that_is_not_unicode_is_refused(content: Any) -> None:
         assert (await session.prompt("b").result()).text == "a"
 
 
-def test_sync_prompt_that_is_not_unicode_is_refused() -> None:
+def test_sync_prompt_not_unicode() -> None:
     with pytest.raises(InvalidOption, match="`content`: " + EXPECTED):
         sync.prompt(NAME, executable=scripted_agent(ECHO))
 
@@ -75,7 +75,7 @@ async def test_remedy_of_error_is_valid() -> None:
         ("tools", [ExternalTool("a", NAME, {"type": "object"}, print)]),
     ],
 )
-async def test_option_that_is_not_unicode_is_named(option: str, value: Any) -> None:
+async def test_option_not_unicode(option: str, value: Any) -> None:
     options: dict[str, Any] = {option: value}
     with pytest.raises(InvalidOption, match=f"`{option}`: .*{EXPECTED}") as refused:
         await open_session(**options)
@@ -83,21 +83,21 @@ async def test_option_that_is_not_unicode_is_named(option: str, value: Any) -> N
 
 
 @pytest.mark.parametrize("option", ["work_dir", "record", "config_file"])
-async def test_path_that_is_not_utf8_gets_remedy_for_paths(option: str) -> None:
+async def test_path_not_utf8(option: str) -> None:
     options: dict[str, Any] = {option: NAME}
     with pytest.raises(InvalidOption, match=f"`{option}`: expected a path in UTF-8, .*; rename the file") as refused:
         await open_session(**options)
     assert "replace" not in str(refused.value)
 
 
-async def test_option_of_prompt_that_is_not_unicode_is_named() -> None:
+async def test_prompt_option_not_unicode() -> None:
     async with open_session([{"text": "a"}]) as session:
         options: dict[str, Any] = {"timeout": NAME}
         with pytest.raises(InvalidOption, match="`timeout`: " + EXPECTED):
             session.prompt("a", **options)
 
 
-async def test_other_arguments_that_are_not_unicode_are_refused() -> None:
+async def test_other_arguments_not_unicode() -> None:
     async with open_session() as session:
         with pytest.raises(InvalidOption, match=EXPECTED):
             await session.set_config_option(NAME, "a")
@@ -106,7 +106,7 @@ async def test_other_arguments_that_are_not_unicode_are_refused() -> None:
         await open_session(**options)
 
 
-def test_policy_that_is_not_unicode_is_refused() -> None:
+def test_policy_not_unicode() -> None:
     with pytest.raises(InvalidOption, match="policy: " + EXPECTED):
         Policy({"deny": [NAME]})
     with pytest.raises(InvalidOption, match="policy: expected a path in UTF-8"):
@@ -128,7 +128,7 @@ def test_policy_that_is_not_unicode_is_refused() -> None:
         ({"prompt": "a", "model": NAME}, "model"),
     ],
 )
-async def test_job_that_is_not_unicode_fails_alone(job: Any, option: str) -> None:
+async def test_job_not_unicode(job: Any, option: str) -> None:
     batch = run_batch(["a", job, "b"], executable=scripted_agent(ECHO), concurrency=1)
     found = sorted([result async for result in batch], key=lambda result: result.index)
     assert [result.text for result in found] == ["a!", "", "b!"]
@@ -138,7 +138,7 @@ async def test_job_that_is_not_unicode_fails_alone(job: Any, option: str) -> Non
     assert "expected valid Unicode" in str(error)
 
 
-async def test_job_that_is_not_unicode_keeps_key_and_data() -> None:
+async def test_key_and_data_of_job_not_unicode() -> None:
     (result,) = [found async for found in run_batch([Job(NAME, key="k", data=1)], executable=scripted_agent(ECHO))]
     assert (result.key, result.data, result.status) == ("k", 1, "failed")
 
@@ -151,7 +151,7 @@ async def test_wrong_name_in_job_fails_it_alone(name: Any, shown: str) -> None:
     assert found[1].text == "b!"
 
 
-async def test_failing_iterable_whose_text_is_not_unicode_ends_batch() -> None:
+async def test_failing_iterable_not_unicode() -> None:
     def jobs() -> Iterator[str]:
         yield "a"
         raise LookupError(NAME)
@@ -176,7 +176,7 @@ def _raise(error: Exception) -> Any:
         (lambda _: _raise(ValueError(f"no {NAME}")), "no b\ufffd.md"),
     ],
 )
-async def test_tool_whose_text_is_not_unicode_fails_with_clear_text(
+async def test_tool_result_not_unicode(
     handler: Callable[[dict[str, Any]], Any], words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     tools = [ExternalTool("lookup", "Looks up a file.", {"type": "object"}, handler)]
@@ -192,7 +192,7 @@ async def test_tool_whose_text_is_not_unicode_fails_with_clear_text(
     assert len(caplog.records) == 1
 
 
-async def test_tool_argument_error_that_is_not_unicode_reaches_model() -> None:
+async def test_tool_argument_error_not_unicode() -> None:
     def lookup(_: Any) -> str:
         raise ToolArgumentError(f"key: no {NAME}")
 
@@ -203,7 +203,7 @@ async def test_tool_argument_error_that_is_not_unicode_reaches_model() -> None:
     assert result.return_value.message == "key: no b\ufffd.md"
 
 
-async def test_feedback_that_is_not_unicode_rejects() -> None:
+async def test_feedback_not_unicode() -> None:
     call = {"tool_call": {"name": "Shell", "approve": {"action": "run command", "description": "Run it"}}}
     async with open_session([call, {"text": "a"}], on_approval=lambda _: Reject(NAME)) as session:
         result = await asyncio.wait_for(session.prompt("Go").result(), 60)
@@ -211,7 +211,7 @@ async def test_feedback_that_is_not_unicode_rejects() -> None:
     assert "the handler's result is not valid: expected valid Unicode" in failure.message
 
 
-async def test_manual_answer_that_is_not_unicode_is_refused() -> None:
+async def test_manual_answer_not_unicode() -> None:
     call = {"tool_call": {"name": "Shell", "approve": {"action": "run command", "description": "Run it"}}}
     async with open_session([call, {"text": "a"}], on_approval="manual") as session:
         turn = session.prompt("Go")

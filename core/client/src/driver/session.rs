@@ -87,7 +87,7 @@ pub(super) struct SessionDriver {
     pub(super) closing: Closing,
     opened: Option<oneshot::Sender<Result<Handshake>>>,
     tools_server: Option<(ToolsServer, CallReceiver)>,
-    /// The reader of the agent's records of turns, if they are read.
+    /// Reads the agent's records of turns. `None` if they are not needed.
     records: Option<Box<Records>>,
     recording: Option<Arc<RecordingFile>>,
     /// Whether the process is shared. If so, log records need the session's span.
