@@ -45,8 +45,7 @@ impl Place {
     /// # Errors
     /// Returns the problem if git fails.
     pub(super) fn read<A: AsRef<OsStr>>(&self, args: &[A], limit: u64) -> Result<(Vec<u8>, u64), String> {
-        let mut attempts = 1;
-        loop {
+        repeated(|| {
             let mut command = self.command(args);
             command.stdout(Stdio::piped()).stderr(Stdio::null());
             let mut child = command.spawn().map_err(|error| not_started(&error))?;
@@ -57,15 +56,8 @@ impl Place {
                 above = read.and_then(|_| io::copy(&mut stdout, &mut io::sink())).map_err(|error| error.to_string())?;
             }
             let status = child.wait().map_err(|error| error.to_string())?;
-            if status.success() {
-                return Ok((bytes, above));
-            }
-            if attempts == ATTEMPTS || !was_killed(status) {
-                return Err(format!("git ended with {status}"));
-            }
-            attempts += 1;
-            std::thread::sleep(DELAY);
-        }
+            if status.success() { Ok((bytes, above)) } else { Err(Failed::new(status, &[])) }
+        })
     }
 }
 
@@ -95,30 +87,52 @@ pub(super) fn run<A: AsRef<OsStr>>(dir: &Path, args: &[A]) -> Result<String, Str
 }
 
 fn output(mut command: Command) -> Result<String, String> {
-    let mut attempts = 1;
-    loop {
+    repeated(|| {
         let output = command.output().map_err(|error| not_started(&error))?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches(['\r', '\n']).to_owned());
         }
-        let mut error = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(Failed::new(output.status, &output.stderr))
+    })
+}
+
+/// A call of git that has failed.
+struct Failed {
+    error: String,
+    may_repeat: bool,
+}
+
+impl Failed {
+    fn new(status: ExitStatus, stderr: &[u8]) -> Self {
+        let mut error = String::from_utf8_lossy(stderr).trim().to_owned();
+        // Many calls read the files of all worktrees, and fail while another call makes or removes one of them. A signal
+        // has ended git if it has no exit code: Ray kills the children of a process before the process itself.
+        let may_repeat = error.contains("/worktrees/") || status.code().is_none();
         if error.is_empty() {
-            error = format!("git ended with {}", output.status);
+            error = format!("git ended with {status}");
         }
-        // Many calls read the files of all worktrees, and fail while another call makes or removes one of them.
-        let is_disturbed = error.contains("/worktrees/") || was_killed(output.status);
-        if attempts == ATTEMPTS || !is_disturbed {
-            return Err(error);
-        }
-        tracing::debug!(error, "git has failed because of another call, or was killed; it is called again");
-        attempts += 1;
-        std::thread::sleep(DELAY);
+        Self { error, may_repeat }
     }
 }
 
-/// Returns whether a signal has ended git. Ray kills the children of a process before the process itself.
-fn was_killed(status: ExitStatus) -> bool {
-    status.code().is_none()
+impl From<String> for Failed {
+    fn from(error: String) -> Self {
+        Self { error, may_repeat: false }
+    }
+}
+
+/// Calls git, and calls it again if another call has disturbed it or it was killed.
+fn repeated<T>(mut call: impl FnMut() -> Result<T, Failed>) -> Result<T, String> {
+    for _ in 1..ATTEMPTS {
+        match call() {
+            Err(Failed { error, may_repeat: true }) => {
+                tracing::debug!(error, "git has failed because of another call, or was killed; it is called again");
+                std::thread::sleep(DELAY);
+            }
+            done => return done.map_err(|failed| failed.error),
+        }
+    }
+    call().map_err(|failed| failed.error)
 }
 
 fn not_started(error: &io::Error) -> String {
