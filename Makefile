@@ -133,7 +133,7 @@ inspector-pictures: inspector-setup ## Writes docs/assets/inspector-*.png, the p
 TESTS := test-rust test-python test-node test-generated test-scenarios test-recordings test-faults test-attacks test-docs test-site test-inspector test-exit test-limits test-soak test-packages test-programs test-telemetry test-foreign test-acp test-explore test-real-quick
 
 .PHONY: test
-test: $(TESTS) ## Runs the complete proof: every behaviour once. Half an hour.
+test: $(TESTS) ## Runs the complete proof: every behaviour once. About 25 minutes on two cores.
 	$(call say,All tests have passed)
 
 # All Pythons, more repetitions, more releases, published packages: long, and has rarely found what `make test` had not.

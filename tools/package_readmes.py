@@ -4,7 +4,7 @@
 package_readmes.py           writes them
 package_readmes.py --check   fails if one of them is out of date
 
-`<!-- [python] -->` … `<!-- [/python] -->` in README.md encloses lines for one package only.
+`<!-- [python] -->` … `<!-- [/python] -->` in README.md encloses lines for one package only; `[repository]` is for none.
 `<!-- faults -->613<!-- /faults -->` encloses a figure, which is looked up in the pages of docs/evidence.
 """
 
