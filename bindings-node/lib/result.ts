@@ -40,6 +40,10 @@ export interface RejectedApproval {
    * `onApproval` failed; `policy`, a rule; `cancelled`, the turn was cancelled or ended before there was an answer.
    */
   by: "no_handler" | "handler" | "handler_failed" | "policy" | "cancelled";
+  /** Of a rejection by the policy: the reason, as a sentence for people. */
+  reason?: string;
+  /** Of a rejection by the policy: the part of the call that decided, for example a simple command or a path. */
+  part?: string;
 }
 
 /** A handler that failed, in {@link PromptResult.handlerFailures}. */

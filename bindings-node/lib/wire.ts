@@ -407,6 +407,10 @@ export interface PolicyDecision {
   readonly rule?: string | undefined;
   /** The place of the rule, for example `policy.toml:3`. For a policy without a file, `deny[0]`. */
   readonly source?: string | undefined;
+  /** The reason, as a sentence for people. */
+  readonly reason?: string | undefined;
+  /** The part of the call that decided: a simple command, a path or a host. */
+  readonly part?: string | undefined;
 }
 
 /**
@@ -480,8 +484,16 @@ export interface ToolCallInfo {
   readonly name: string;
   /** The arguments, parsed. Absent if they are not a JSON object, or larger than 1 MiB. */
   readonly arguments?: JsonObject | undefined;
-  /** The kind of the tool, over ACP and if the agent sends it. */
+  /**
+   * The kind of the tool, over ACP and if the agent sends it. In a decision about a tool of the program it is `mcp`.
+   */
   readonly kind?: "read" | "edit" | "delete" | "move" | "search" | "execute" | "think" | "fetch" | "switch_mode" | UnknownWord | undefined;
+  /** The paths that the agent names for the call in addition to its arguments, over ACP. */
+  readonly locations?: readonly string[] | undefined;
+  /** The paths of the files whose change the agent shows. */
+  readonly diffs?: readonly string[] | undefined;
+  /** Whether the agent described the call differently before. The other fields are the newest. */
+  readonly changed?: boolean | undefined;
 }
 
 /** The result of a tool call. Since Wire 1.0. */

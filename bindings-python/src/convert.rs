@@ -256,6 +256,8 @@ pub(crate) fn outcome_to_py<'py>(py: Python<'py>, result: &PromptResult) -> PyRe
         fields.set_item("tool_call", tool_call_to_py(py, rejection.tool_call.as_ref())?)?;
         fields.set_item("description", &rejection.description)?;
         fields.set_item("by", rejection.by.as_str())?;
+        fields.set_item("reason", rejection.reason.as_deref())?;
+        fields.set_item("part", rejection.part.as_deref())?;
         rejected.append(fields)?;
     }
     outcome.set_item("rejected", rejected)?;

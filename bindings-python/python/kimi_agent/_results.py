@@ -68,6 +68,10 @@ class RejectedApproval:
     by: Literal["no_handler", "handler", "handler_failed", "policy", "cancelled"]
     """The reason: "no_handler" (there was no handler), "handler" (`on_approval` or `respond()` rejected it),
     "handler_failed" (`on_approval` failed), "policy" (a rule), "cancelled" (the turn was cancelled or ended first)."""
+    reason: str | None = None
+    """Of a rejection by the policy: the reason, as a sentence for people."""
+    part: str | None = None
+    """Of a rejection by the policy: the part of the call that decided, for example a simple command or a path."""
 
 
 @dataclass(frozen=True)

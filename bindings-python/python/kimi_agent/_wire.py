@@ -1422,8 +1422,8 @@ class ToolCallInfo(Message):
     Shell {'command': 'ls'}
     """
 
-    __slots__ = ("id", "name", "arguments", "kind")
-    __match_args__ = ("id", "name", "arguments", "kind")
+    __slots__ = ("id", "name", "arguments", "kind", "locations", "diffs", "changed")
+    __match_args__ = ("id", "name", "arguments", "kind", "locations", "diffs", "changed")
 
     id: str
     """The id of the call. The model makes it, and it may repeat in later turns."""
@@ -1432,9 +1432,24 @@ class ToolCallInfo(Message):
     arguments: dict[str, Any] | None
     """The arguments, parsed. Absent if they are not a JSON object, or larger than 1 MiB."""
     kind: Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"] | str | None
-    """The kind of the tool, over ACP and if the agent sends it."""
+    """The kind of the tool, over ACP and if the agent sends it. In a decision about a tool of the program it is `mcp`.
+    """
+    locations: list[str] | None
+    """The paths that the agent names for the call in addition to its arguments, over ACP."""
+    diffs: list[str] | None
+    """The paths of the files whose change the agent shows."""
+    changed: bool | None
+    """Whether the agent described the call differently before. The other fields are the newest."""
 
-    _fields = {"id": None, "name": None, "arguments": None, "kind": None}
+    _fields = {
+        "id": None,
+        "name": None,
+        "arguments": None,
+        "kind": None,
+        "locations": listed(),
+        "diffs": listed(),
+        "changed": None,
+    }
     _required = frozenset({"id", "name"})
 
     def __init__(
@@ -1445,12 +1460,18 @@ class ToolCallInfo(Message):
         kind: Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"]
         | str
         | None = None,
+        locations: list[str] | None = None,
+        diffs: list[str] | None = None,
+        changed: bool | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         keep(self, "id", id)
         keep(self, "name", name)
         keep(self, "arguments", arguments)
         keep(self, "kind", kind)
+        keep(self, "locations", locations)
+        keep(self, "diffs", diffs)
+        keep(self, "changed", changed)
         keep(self, "extra", extra or _NOTHING)
 
 
@@ -1465,8 +1486,8 @@ class PolicyDecision(Message):
     Shell: deny by execute(rm *)
     """
 
-    __slots__ = ("tool_call", "decision", "rule", "source")
-    __match_args__ = ("tool_call", "decision", "rule", "source")
+    __slots__ = ("tool_call", "decision", "rule", "source", "reason", "part")
+    __match_args__ = ("tool_call", "decision", "rule", "source", "reason", "part")
 
     tool_call: ToolCallInfo
     """The tool call. Of a call that the agent never named, only the name of the tool is known."""
@@ -1476,9 +1497,20 @@ class PolicyDecision(Message):
     """The rule. Absent if the default decided, or if a part of the call cannot be decided."""
     source: str | None
     """The place of the rule, for example `policy.toml:3`. For a policy without a file, `deny[0]`."""
+    reason: str | None
+    """The reason, as a sentence for people."""
+    part: str | None
+    """The part of the call that decided: a simple command, a path or a host."""
 
     _wire_type = "PolicyDecision"
-    _fields = {"tool_call": ToolCallInfo.from_payload, "decision": None, "rule": None, "source": None}
+    _fields = {
+        "tool_call": ToolCallInfo.from_payload,
+        "decision": None,
+        "rule": None,
+        "source": None,
+        "reason": None,
+        "part": None,
+    }
     _required = frozenset({"tool_call", "decision"})
 
     def __init__(
@@ -1487,12 +1519,16 @@ class PolicyDecision(Message):
         decision: Literal["allow", "ask", "deny"] | str,
         rule: str | None = None,
         source: str | None = None,
+        reason: str | None = None,
+        part: str | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         keep(self, "tool_call", tool_call)
         keep(self, "decision", decision)
         keep(self, "rule", rule)
         keep(self, "source", source)
+        keep(self, "reason", reason)
+        keep(self, "part", part)
         keep(self, "extra", extra or _NOTHING)
 
 

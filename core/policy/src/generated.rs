@@ -100,7 +100,7 @@ pub fn compose(command: &str, shapes: impl IntoIterator<Item = usize>) -> String
 pub fn decide(policy: &Policy, command: &str) -> Decision {
     let arguments = json!({ "command": command });
     policy
-        .check_call(Call { name: "Bash", kind: None, arguments: arguments.as_object(), about: None }, Path::new("/"))
+        .check_call(Call { name: "Bash", arguments: arguments.as_object(), ..Call::default() }, Path::new("/"))
         .decision
 }
 
@@ -115,6 +115,6 @@ pub fn decide_anything(bytes: &[u8]) {
         [("Read", "path"), ("FetchURL", "url"), ("apply_patch", "patch"), ("mcp__a__b", "x"), ("other", "command")]
     {
         let arguments = json!({ key: &*text });
-        policy.check_call(Call { name, kind: None, arguments: arguments.as_object(), about: None }, Path::new("/"));
+        policy.check_call(Call { name, arguments: arguments.as_object(), ..Call::default() }, Path::new("/"));
     }
 }

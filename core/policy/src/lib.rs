@@ -25,7 +25,7 @@ use std::fmt;
 use std::path::Path;
 
 use kimi_agent_protocol::messages::{ToolCallInfo, ToolKind};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use load::PolicyError;
@@ -100,7 +100,7 @@ pub struct PolicyVerdict {
 }
 
 /// A tool call, as rules see it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Call<'a> {
     pub(crate) name: &'a str,
     /// The kind of the tool, if the agent sends one.
@@ -109,12 +109,23 @@ pub(crate) struct Call<'a> {
     pub(crate) arguments: Option<&'a Map<String, Value>>,
     /// The agent's description of the call. Only rules that deny look at it, if the arguments do not say what the call does.
     pub(crate) about: Option<&'a str>,
+    /// Paths that the agent names in addition to the arguments.
+    pub(crate) locations: &'a [String],
+    /// Paths of files whose change the agent shows.
+    pub(crate) diffs: &'a [String],
 }
 
 impl<'a> Call<'a> {
     fn of(call: &'a ToolCallInfo) -> Self {
         let kind = call.kind.as_ref().map(ToolKind::as_str);
-        Self { name: &call.name, kind, arguments: call.arguments.as_ref(), about: None }
+        Self {
+            name: &call.name,
+            kind,
+            arguments: call.arguments.as_ref(),
+            about: None,
+            locations: call.locations.as_deref().unwrap_or_default(),
+            diffs: call.diffs.as_deref().unwrap_or_default(),
+        }
     }
 }
 
@@ -193,7 +204,8 @@ impl Policy {
         Some(self.decide(call, work_dir, Self::deny_part)).filter(|verdict| verdict.decision == Decision::Deny)
     }
 
-    /// Decides about a tool call as JSON: an object with `name`, and optionally `kind` and `arguments`.
+    /// Decides about a tool call as JSON: an object with `name`, and optionally `kind`, `arguments`, and lists of paths,
+    /// `locations` and `diffs`. The kind `mcp` is that of a tool of the program.
     ///
     /// # Errors
     /// The problem of the tool call.
@@ -218,7 +230,14 @@ impl Policy {
             Some(Value::Object(arguments)) => Some(arguments),
             Some(other) => return Err(format!("expected an object for `arguments` of the tool call, got {other}")),
         };
-        Ok(self.check_call(Call { name, kind: text("kind")?, arguments, about: None }, work_dir.as_ref()))
+        let paths = |key: &str| match call.get(key) {
+            None | Some(Value::Null) => Ok(Vec::new()),
+            Some(paths) => Vec::<String>::deserialize(paths)
+                .map_err(|_| format!("expected a list of paths for `{key}` of the tool call, got {paths}")),
+        };
+        let (locations, diffs) = (paths("locations")?, paths("diffs")?);
+        let call = Call { name, kind: text("kind")?, arguments, about: None, locations: &locations, diffs: &diffs };
+        Ok(self.check_call(call, work_dir.as_ref()))
     }
 
     fn decide<'p>(

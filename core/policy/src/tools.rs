@@ -297,6 +297,7 @@ pub(crate) fn parts(call: Call<'_>, work_dir: &Path) -> Vec<Part> {
     let by_name = kind_of_tool(call.name);
     let by_agent = call.kind.and_then(Kind::parse).filter(|_| by_name != Some(Kind::Mcp));
     match (by_name, by_agent) {
+        (_, Some(Kind::Mcp)) => taker.take(Kind::Mcp),
         (Some(kind), Some(other)) if kind != other => {
             taker.take(kind);
             // Both could be true: the call needs a decision as each of them.
@@ -305,6 +306,7 @@ pub(crate) fn parts(call: Call<'_>, work_dir: &Path) -> Vec<Part> {
         (Some(kind), _) | (None, Some(kind)) => taker.take(kind),
         (None, None) => taker.take_unknown(),
     }
+    taker.take_further_paths();
     taker.parts
 }
 
@@ -328,11 +330,14 @@ impl Taker<'_> {
     }
 
     fn take(&mut self, kind: Kind) {
-        let Some(arguments) = self.call.arguments else { return self.opaque(Some(kind)) };
+        let Some(arguments) = self.call.arguments else {
+            // The name says everything that a rule for an MCP tool is about.
+            return if kind == Kind::Mcp { self.take_mcp() } else { self.opaque(Some(kind)) };
+        };
         match kind {
             Kind::Execute => self.take_command(Some(kind), arguments),
             Kind::Think => self.add(Some(kind), Target::Nothing),
-            Kind::Mcp => self.take_mcp(arguments),
+            Kind::Mcp => self.take_mcp(),
             Kind::Fetch => self.take_hosts(Some(kind), arguments),
             Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search => self.take_paths(kind, arguments),
         }
@@ -382,9 +387,30 @@ impl Taker<'_> {
         }
     }
 
-    fn take_mcp(&mut self, _: &Map<String, Value>) {
-        if let Some((server, tool)) = mcp_name(self.call.name) {
-            self.add(Some(Kind::Mcp), Target::Mcp(server.to_owned(), tool.to_owned()));
+    fn take_mcp(&mut self) {
+        // A tool of the program has the name that the program gave it.
+        let (server, tool) = mcp_name(self.call.name).unwrap_or(("program", self.call.name));
+        self.add(Some(Kind::Mcp), Target::Mcp(server.to_owned(), tool.to_owned()));
+    }
+
+    /// The paths that the agent names in addition to the arguments. A change of a file is an edit, whatever the kind.
+    fn take_further_paths(&mut self) {
+        let touches_files = |kind: &Kind| !matches!(kind, Kind::Execute | Kind::Fetch | Kind::Think | Kind::Mcp);
+        let mut kinds: Vec<Option<Kind>> =
+            self.parts.iter().filter(|part| !part.shadow).map(|part| part.kind).collect();
+        kinds.retain(|kind| kind.is_none_or(|kind| touches_files(&kind)));
+        kinds.dedup();
+        let shadow = kinds.is_empty();
+        if shadow {
+            kinds.push(None);
+        }
+        for (path, kind) in self.call.locations.iter().flat_map(|path| kinds.iter().map(move |kind| (path, *kind))) {
+            let target = self.path_target(path, self.work_dir);
+            self.parts.push(Part { kind, target, shadow, redirection: false });
+        }
+        for path in self.call.diffs {
+            let target = self.path_target(path, self.work_dir);
+            self.add(Some(Kind::Edit), target);
         }
     }
 

@@ -150,7 +150,7 @@ fn description_denies_call_without_arguments() {
         name: name.to_owned(),
         arguments: arguments.as_object().cloned(),
         kind: Some("execute".into()),
-        extra: Default::default(),
+        ..ToolCallInfo::default()
     };
     let decide = |call: &ToolCallInfo, about: &str| policy.check_described(call, about, Path::new("/")).decision;
     for unknown in [json!(null), json!({}), json!({"cwd": "/"})] {
@@ -159,4 +159,38 @@ fn description_denies_call_without_arguments() {
         assert_eq!(decide(&call("bash", unknown), "git status"), Decision::Ask);
     }
     assert_eq!(decide(&call("bash", json!({"command": "git status"})), "removes no file with rm"), Decision::Allow);
+}
+
+#[test]
+fn locations_and_diffs_are_parts() {
+    let rules = json!({"deny": ["edit(/etc/**)"], "allow": ["edit(src/**)", "read(src/**)", "execute(ls)"]});
+    let policy = Policy::from_value(&rules).unwrap();
+    let decide = |call: Value| policy.check_json(&call, "/work").unwrap().decision;
+    let edit = |locations: &[&str], diffs: &[&str]| {
+        decide(json!({"name": "Edit", "arguments": {"path": "src/a"}, "locations": locations, "diffs": diffs}))
+    };
+    assert_eq!(edit(&["/work/src/a"], &["/work/src/a"]), Decision::Allow);
+    assert_eq!(edit(&["/etc/passwd"], &[]), Decision::Deny);
+    assert_eq!(edit(&[], &["/etc/passwd"]), Decision::Deny);
+    assert_eq!(edit(&["other/b"], &[]), Decision::Ask);
+    assert_eq!(edit(&[], &["other/b"]), Decision::Ask);
+    let read = json!({"name": "Read", "arguments": {"path": "src/a"}, "diffs": ["/etc/passwd"]});
+    assert_eq!(decide(read), Decision::Deny);
+    let run = |diffs: Value| decide(json!({"name": "Bash", "arguments": {"command": "ls"}, "diffs": diffs}));
+    assert_eq!(run(json!([])), Decision::Allow);
+    assert_eq!(run(json!(["/etc/passwd"])), Decision::Deny);
+}
+
+#[test]
+fn tool_of_program_is_named_as_program_names_it() {
+    let decide = |rules: Value| {
+        let policy = Policy::from_value(&rules).unwrap();
+        policy.check_json(&json!({"name": "search", "kind": "mcp"}), "/").unwrap().decision
+    };
+    assert_eq!(decide(json!({"deny": ["search"]})), Decision::Ask, "`search` is a kind");
+    for rule in ["mcp", "mcp(program/*)", "mcp(program/search)"] {
+        assert_eq!(decide(json!({"deny": [rule]})), Decision::Deny, "{rule}");
+        assert_eq!(decide(json!({"allow": [rule]})), Decision::Allow, "{rule}");
+    }
+    assert_eq!(decide(json!({"allow": ["mcp(github/*)"]})), Decision::Ask);
 }

@@ -35,6 +35,8 @@ fn event(call: &ToolCallInfo, verdict: PolicyVerdict) -> PolicyDecision {
         },
         rule: verdict.rule,
         source: verdict.source,
+        reason: None,
+        part: None,
         extra: Default::default(),
     }
 }

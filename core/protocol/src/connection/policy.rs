@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::recording::Decided;
 use super::requests::ReplyTo;
-use super::tool_calls::{Known, RejectedBy, short};
+use super::tool_calls::Known;
 use super::{Connection, Output, Scope};
 use crate::answers::{Approval, HookDecision};
 use crate::dialect::Answer;
@@ -48,7 +48,7 @@ impl Connection {
                 let reason = denial(&decision);
                 rule = decision.rule.clone();
                 let known = Known::of_call(call);
-                self.record_denial(known, hook.target.as_deref().unwrap_or_default());
+                self.record_denial(known, hook.target.as_deref().unwrap_or_default(), &decision);
                 let scope = self.live_scope();
                 self.report_decision(decision, scope);
                 HookDecision::Block(reason)
@@ -66,9 +66,7 @@ impl Connection {
         let mut call = request.tool_call.get().cloned().unwrap_or_else(|| ToolCallInfo {
             id: request.tool_call_id.clone(),
             name: request.sender.clone(),
-            arguments: None,
-            kind: None,
-            extra: Default::default(),
+            ..ToolCallInfo::default()
         });
         if self.tool_calls.is_ambiguous(&request.tool_call_id) {
             // Models choose ids: with the id of a harmless call, another one must not be allowed.
@@ -79,7 +77,7 @@ impl Connection {
         let answer = match decision.decision {
             PolicyOutcome::Allow => Some(Approval::Approve),
             PolicyOutcome::Deny => {
-                self.record_denial(Known::of_call(call), &request.description);
+                self.record_denial(Known::of_call(call), &request.description, &decision);
                 Some(Approval::reject(denial(&decision)))
             }
             _ => None,
@@ -94,17 +92,17 @@ impl Connection {
         answer
     }
 
-    fn record_denial(&mut self, call: Known, description: &str) {
+    fn record_denial(&mut self, call: Known, description: &str, decision: &PolicyDecision) {
         if let Some(turn) = &mut self.turn {
-            turn.record.rejected(Some(call), short(description), RejectedBy::Policy);
+            turn.record.denied(call, description, decision);
         }
     }
 
     fn report_decision(&mut self, decision: PolicyDecision, scope: Scope) {
         self.record(|| {
-            let PolicyDecision { tool_call, decision, rule, source, .. } = decision.clone();
+            let PolicyDecision { tool_call, decision, rule, source, reason, part, .. } = decision.clone();
             let turn = if let Scope::Turn(turn, _) = scope { Some(turn) } else { None };
-            Entry::Policy(Box::new(PolicyEntry { turn, tool_call, decision, rule, source }))
+            Entry::Policy(Box::new(PolicyEntry { turn, tool_call, decision, rule, source, reason, part }))
         });
         let size = serde_json::to_string(&decision).map_or(0, |json| json.len());
         self.outputs.push_back(Output::Event { scope, event: Box::new(decision.into()), size });
@@ -119,15 +117,14 @@ fn called(hook: &HookRequest) -> Option<ToolCallInfo> {
         id: text("tool_call_id").unwrap_or_default(),
         name: text("tool_name").or_else(|| hook.target.clone())?,
         arguments: data.get("tool_input").and_then(|input| input.as_object()).cloned(),
-        kind: None,
-        extra: Default::default(),
+        ..ToolCallInfo::default()
     })
 }
 
 /// The reason, for the model.
 fn denial(decision: &PolicyDecision) -> String {
-    match &decision.rule {
-        Some(rule) => format!("the user's policy denies this: {rule}"),
+    match decision.reason.as_ref().or(decision.rule.as_ref()) {
+        Some(reason) => format!("the user's policy denies this: {reason}"),
         None => "the user's policy denies this".to_owned(),
     }
 }

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::messages::{
-    Content, ContentPart, Event, HandlerKind, ToolCall, ToolCallInfo, ToolCallRequest, ToolKind, ToolReturnValue,
+    Content, ContentPart, Event, HandlerKind, PolicyDecision, ToolCall, ToolCallInfo, ToolCallRequest, ToolKind,
+    ToolReturnValue,
 };
 
 /// The limit of open calls. Further calls are not added to requests and results.
@@ -142,6 +143,12 @@ pub struct RejectedApproval {
     pub description: String,
     /// The reason.
     pub by: RejectedBy,
+    /// Of a rejection by the policy: the reason, as a sentence for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Of a rejection by the policy: the part of the call that decided, for example a simple command or a path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
 }
 
 /// A handler that failed, in [`PromptResult::handler_failures`](crate::PromptResult::handler_failures).
@@ -189,13 +196,8 @@ impl Known {
     pub(super) fn of(request: &ToolCallRequest) -> Self {
         let arguments =
             request.arguments.as_deref().map_or_else(|| Some(Map::new()), |text| serde_json::from_str(text).ok());
-        let call = ToolCallInfo {
-            id: request.id.clone(),
-            name: request.name.clone(),
-            arguments,
-            kind: None,
-            extra: Default::default(),
-        };
+        let (id, name) = (request.id.clone(), request.name.clone());
+        let call = ToolCallInfo { id, name, arguments, ..ToolCallInfo::default() };
         Self { call: Arc::new(call), size: request.arguments.as_ref().map_or(0, String::len) }
     }
 }
@@ -438,7 +440,7 @@ impl OpenCall {
             name: self.name.clone(),
             arguments,
             kind: kind(id),
-            extra: Default::default(),
+            ..ToolCallInfo::default()
         });
         let size = self.arguments.as_ref().map_or(0, String::len);
         self.known.insert(Known { call, size }).clone()
@@ -514,20 +516,25 @@ impl Record {
     fn keep_call(&mut self, known: Option<Known>) -> Option<ToolCallInfo> {
         let Known { call, size } = known?;
         let fits = self.take_room(size);
-        Some(ToolCallInfo {
-            id: call.id.clone(),
-            name: call.name.clone(),
-            arguments: if fits { call.arguments.clone() } else { None },
-            kind: call.kind.clone(),
-            extra: Default::default(),
-        })
+        Some(ToolCallInfo { arguments: call.arguments.clone().filter(|_| fits), ..ToolCallInfo::clone(&call) })
     }
 
     /// Adds an approval that was rejected.
     pub(super) fn rejected(&mut self, known: Option<Known>, description: String, by: RejectedBy) {
         if self.rejected.len() < MAX_REPORTS {
             let tool_call = self.keep_call(known);
-            self.rejected.push(RejectedApproval { tool_call, description, by });
+            self.rejected.push(RejectedApproval { tool_call, description, by, reason: None, part: None });
+        }
+    }
+
+    /// Adds a call that the policy denied.
+    pub(super) fn denied(&mut self, known: Known, description: &str, decision: &PolicyDecision) {
+        if self.rejected.len() < MAX_REPORTS {
+            self.rejected(Some(known), short(description), RejectedBy::Policy);
+            if let Some(rejected) = self.rejected.last_mut() {
+                rejected.reason = decision.reason.as_deref().map(short);
+                rejected.part = decision.part.as_deref().map(short);
+            }
         }
     }
 

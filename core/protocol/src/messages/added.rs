@@ -85,13 +85,7 @@ mod tests {
     #[test]
     fn added_call_is_not_serialized_or_compared() {
         let mut with = result();
-        let call = ToolCallInfo {
-            id: "a".into(),
-            name: "Shell".into(),
-            arguments: None,
-            kind: None,
-            extra: Default::default(),
-        };
+        let call = ToolCallInfo { id: "a".into(), name: "Shell".into(), ..ToolCallInfo::default() };
         with.tool_call = call.into();
         assert_eq!(with, result());
         assert_eq!(serde_json::to_string(&with).unwrap(), serde_json::to_string(&result()).unwrap());

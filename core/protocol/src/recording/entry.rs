@@ -296,6 +296,12 @@ pub struct PolicyEntry {
     /// The place of the rule, for example `policy.toml:3` or `deny[0]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// The reason, as a sentence for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The part of the call that decided: a simple command, a path or a host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
 }
 
 /// The agent called a tool of the program over the MCP server of the SDK.

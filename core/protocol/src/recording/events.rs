@@ -247,9 +247,10 @@ impl Player {
     }
 
     fn policy(&mut self, entry: &PolicyEntry) {
-        let PolicyEntry { turn, tool_call, decision, rule, source } = entry.clone();
+        let PolicyEntry { turn, tool_call, decision, rule, source, reason, part } = entry.clone();
         let step = self.events.last().filter(|last| last.turn == turn).map_or(0, |last| last.step);
-        let event = PolicyDecision { tool_call, decision, rule, source, extra: Default::default() }.into();
+        let event =
+            PolicyDecision { tool_call, decision, rule, source, reason, part, extra: Default::default() }.into();
         self.events.push(RecordedEvent { entry: self.entry, turn, step, event });
     }
 

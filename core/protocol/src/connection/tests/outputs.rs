@@ -358,7 +358,7 @@ fn tool_of_server_has_many_names() {
         name: name.to_owned(),
         arguments: arguments.as_object().cloned(),
         kind: kind.map(Into::into),
-        extra: Default::default(),
+        ..Default::default()
     };
     let good = json!({"n": 1});
     for name in ["final_result", "mcp__program__final_result", "program_final_result", "program.final_result"] {

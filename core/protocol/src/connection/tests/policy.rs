@@ -19,7 +19,8 @@ impl ToolRules for Rules {
             _ => PolicyOutcome::Ask,
         };
         let rule = (decision == PolicyOutcome::Deny).then(|| "execute(rm *)".to_owned());
-        PolicyDecision { tool_call: call.clone(), decision, rule, source: None, extra: Default::default() }
+        let (tool_call, extra) = (call.clone(), Default::default());
+        PolicyDecision { tool_call, decision, rule, source: None, reason: None, part: None, extra }
     }
 
     fn denied(&self, call: &ToolCallInfo) -> Option<PolicyDecision> {

@@ -644,6 +644,8 @@ impl ToolRules for AllowAll {
             decision: PolicyOutcome::Allow,
             rule: Some("Shell".to_owned()),
             source: Some("allow[0]".to_owned()),
+            reason: None,
+            part: None,
             extra: Default::default(),
         }
     }

@@ -234,6 +234,10 @@ message! {
         rule: Option<String>,
         /// The place of the rule, for example `policy.toml:3`. For a policy without a file, `deny[0]`.
         source: Option<String>,
+        /// The reason, as a sentence for people.
+        reason: Option<String>,
+        /// The part of the call that decided: a simple command, a path or a host.
+        part: Option<String>,
     }
 
     /// A handler of the program failed. The agent got the default answer and continues. If the check of `output` failed, the

@@ -39,15 +39,21 @@ message! {
     }
 
     /// A tool call as a whole: its name and its arguments, put together from the pieces that the agent sent. The SDK makes it.
-    ToolCallInfo since "1.0" {
+    ToolCallInfo since "1.0" derive Default {
         /// The id of the call. The model makes it, and it may repeat in later turns.
         id: String,
         /// The name of the tool.
         name: String,
         /// The arguments, parsed. Absent if they are not a JSON object, or larger than 1 MiB.
         arguments: Option<Map<String, Value>>,
-        /// The kind of the tool, over ACP and if the agent sends it.
+        /// The kind of the tool, over ACP and if the agent sends it. In a decision about a tool of the program it is `mcp`.
         kind: Option<ToolKind>,
+        /// The paths that the agent names for the call in addition to its arguments, over ACP.
+        locations: Option<Vec<String>>,
+        /// The paths of the files whose change the agent shows.
+        diffs: Option<Vec<String>>,
+        /// Whether the agent described the call differently before. The other fields are the newest.
+        changed: Option<bool>,
     }
 
     /// The result of a tool call.
