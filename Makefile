@@ -28,6 +28,9 @@ RUSTDOC := RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps $(CORE) --
 # The first Python from 3.10 on that can make a virtual environment.
 PYTHON ?= $(shell python3 tools/find_python.py 2>/dev/null || echo python3)
 
+# Tests of the Python package wait for agents more than they compute. A file is played in one process, in its order.
+PYTEST_WORKERS := -n 3 --dist loadfile
+
 # The newest that is supported. It is taken from Debian if this machine does not have it.
 NEWEST_PYTHON := 3.14
 
@@ -92,8 +95,13 @@ $(VENV)/.installed: $(PACKAGES)/.wheel
 wheels: $(DIST)/.wheel $(DIST)/.npm ## Builds the wheel and the npm tarball into dist/, optimised as they are published: some ten minutes.
 
 .PHONY: build
+# tools/proof.py has built everything before it runs targets side by side: cargo would let them wait for each other.
+ifdef BUILT
+build: ;
+else
 build: $(VENV)/.installed $(PACKAGES)/.npm ## Builds everything for development, and installs the wheel into .cache/venv.
 	@cargo programs -q
+endif
 
 # --- the two commands ---
 
@@ -129,20 +137,24 @@ inspector: $(INSPECTOR) ## Builds the page that shows recordings, for the comman
 inspector-pictures: inspector-setup ## Writes docs/assets/inspector-*.png, the pictures in the guide.
 	@cd tests/inspector && npm run --silent screenshots
 
-# Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-recordings test-faults test-attacks test-docs test-site test-inspector test-exit test-limits test-soak test-packages test-programs test-telemetry test-foreign test-acp test-explore test-real-quick
+# Those first that take longest, or wait for downloads.
+TESTS := test-real-quick test-rust test-scenarios test-acp test-python test-faults test-node test-site test-docs test-attacks test-inspector test-programs test-recordings test-packages test-exit test-limits test-telemetry test-foreign test-explore test-soak test-generated
 
 .PHONY: test
-test: $(TESTS) ## Runs the complete proof: every behaviour once. About 25 minutes on two cores.
-	$(call say,All tests have passed)
+test: ## Runs the complete proof: every behaviour once. About 25 minutes on two cores.
+	@"$(PYTHON)" tools/proof.py $(TESTS)
+
+.PHONY: proof
+proof: ## The same with lint, as CI runs it.
+	@"$(PYTHON)" tools/proof.py lint $(TESTS)
 
 # All Pythons, more repetitions, more releases, published packages: long, and has rarely found what `make test` had not.
 .PHONY: test-nightly
 test-nightly: build ## Runs what takes long and rarely fails. Some hours; most of it is test-mutants and test-real.
 	@$(MAKE) test-new-cases
 	@$(MAKE) test-cassettes
-	@$(MAKE) test-python PYTHONS=--all
-	@$(MAKE) test-exit PYTHONS=--all EXITS=200
+	@$(MAKE) test-python test-node test-scenarios test-faults FULL=1
+	@$(MAKE) test-exit FULL=1 EXITS=200
 	@$(MAKE) test-kills KILLS=100
 	@$(MAKE) soak SOAK_MINUTES=10
 	@$(MAKE) explore MINUTES=10
@@ -158,10 +170,6 @@ test-nightly: build ## Runs what takes long and rarely fails. Some hours; most o
 	@$(MAKE) test-real
 	@$(MAKE) test-mutants
 
-.PHONY: tests-list
-tests-list:
-	@echo $(TESTS)
-
 # --- the checks, one by one ---
 
 .PHONY: test-rust
@@ -172,15 +180,17 @@ test-rust: ## The core: unit, property, integration and documentation tests.
 	@cargo test -q --locked $(FEATURES)
 
 .PHONY: test-python
-test-python: $(VENV)/.installed ## The Python package, on the oldest and the newest Python from 3.10 to 3.14; PYTHONS=--all on each.
+test-python: $(VENV)/.installed ## The Python package on the oldest Python from 3.10 on, and on the newest what depends on the interpreter; FULL=1: all on each Python to 3.14.
 	$(call say,Testing the Python package)
 	@$(PY) tools/newer_python.py $(NEWEST_PYTHON)
-	@$(PY) tools/each_python.py --jobs 2 $(PYTHONS) $(PACKAGES) -- -m pytest -q bindings-python/tests
+	@$(PY) tools/each_python.py --on $(if $(FULL),all,oldest) $(PACKAGES) -- -m pytest -q $(PYTEST_WORKERS) bindings-python/tests
+	@$(if $(FULL),,$(PY) tools/each_python.py --on newest $(PACKAGES) -- -m pytest -q $(PYTEST_WORKERS) -m interpreter bindings-python/tests)
 
 .PHONY: test-node
-test-node: $(PACKAGES)/.npm ## The Node package, on this Node, on Node 24 and on Node 26.
+test-node: $(if $(BUILT),,$(PACKAGES)/.npm) ## The Node package on this Node, and a part of its tests on Node 24 and 26; FULL=1: all of them.
 	$(call say,Testing the Node package)
-	@cd bindings-node && npm test --silent && node scripts/newer-node.mjs 24 && node scripts/newer-node.mjs 26
+	@cd bindings-node && npm test --silent
+	@cd bindings-node && for node in 24 26; do node scripts/newer-node.mjs $$node $(if $(FULL),,--smoke); done
 
 .PHONY: test-generated
 test-generated: $(VENV)/.ready ## Generated files are up to date: types, pages of the reference, the blocking API of Python.
@@ -191,9 +201,9 @@ test-generated: $(VENV)/.ready ## Generated files are up to date: types, pages o
 test-scenarios: build ## One suite of scenarios through all three languages, over Wire, ACP and the server of Kimi Code, compared line by line; a sample from recordings.
 	$(call say,Playing the scenarios)
 	@$(PY) -m pytest -q tests/harness
-	@$(PY) tests/run_scenarios.py
-	@$(PY) tests/run_scenarios.py --acp
-	@$(PY) tests/run_scenarios.py --web
+	@$(PY) tests/run_scenarios.py $(if $(FULL),,--select)
+	@$(PY) tests/run_scenarios.py --acp $(if $(FULL),,--select)
+	@$(PY) tests/run_scenarios.py --web $(if $(FULL),,--select)
 	@$(PY) tests/run_scenarios.py --cassettes --sample 12
 	@$(PY) tests/run_scenarios.py --cassettes --sample 12 --acp
 	@$(PY) tests/run_scenarios.py --cassettes --sample 12 --web
@@ -216,7 +226,7 @@ test-recordings: build ## The recorded traffic of real agents as recordings, rep
 test-faults: build ## Faults of agents and systems through all three languages; the table in docs/evidence/reliability.md is current.
 	$(call say,Trying what can go wrong)
 	@$(PY) -m pytest -q tests/faults
-	@$(PY) tests/faults/run.py
+	@$(PY) tests/faults/run.py $(if $(FULL),,--select)
 
 .PHONY: test-attacks
 test-attacks: build ## Agents, hosts and systems that work against the promises of docs/evidence/reliability.md and docs/evidence/security.md.
@@ -270,7 +280,7 @@ test-explore: build ## Random programs of a fixed seed through all languages: th
 test-exit: build ## 60 exits of the oldest and the newest Python in the middle of a turn; EXITS is another number.
 	$(call say,Leaving Python in the middle of a turn)
 	@$(PY) tools/newer_python.py $(NEWEST_PYTHON)
-	@$(PY) tools/each_python.py $(PYTHONS) $(PACKAGES) -- tests/exit/run.py $(EXITS)
+	@$(PY) tools/each_python.py $(if $(FULL),--on all) $(PACKAGES) -- tests/exit/run.py $(EXITS)
 
 .PHONY: test-kills
 test-kills: build ## Kills the guide's program of a batch at random moments, 25 rounds; KILLS is another number, SEED the first seed.

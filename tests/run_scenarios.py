@@ -2,6 +2,7 @@
 """Plays the scenarios through the SDK in each language and compares what comes out.
 
     tests/run_scenarios.py                                   the scripted agent, all languages
+    tests/run_scenarios.py --select                          a selection where the languages can hardly differ
     tests/run_scenarios.py --acp                             the same scenarios over ACP instead of Wire
     tests/run_scenarios.py --web                             the same over the API of Kimi Code's server
     tests/run_scenarios.py --telemetry                       compares the spans and metrics of the languages
@@ -33,7 +34,7 @@ RESULTS = TESTS / "real/results.json"
 PAGE = TESTS.parent / "docs/evidence/compatibility.md"
 sys.path.insert(0, str(TESTS))
 
-from harness import cassettes, coverage, matrix, names, page, play, releases, runners, trace  # noqa: E402
+from harness import cassettes, coverage, matrix, names, page, play, releases, runners, selection, trace  # noqa: E402
 from harness.acp import ACP  # noqa: E402
 from harness.over import Over  # noqa: E402
 from harness.scenario import LANGUAGES, REAL_LANGUAGES, BadScenario, Scenario, load_all  # noqa: E402
@@ -51,6 +52,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--acp", action="store_true", help="let the scripted agent speak ACP, as Kimi Code does")
     parser.add_argument("--web", action="store_true", help="let the scripted agent be Kimi Code's server")
     parser.add_argument("--cassettes", action="store_true", help="record each scenario once, and play the recordings")
+    parser.add_argument("--select", action="store_true", help="a selection where the languages can hardly differ")
     parser.add_argument("--sample", type=int, metavar="N", help="with --cassettes: only every Nth scenario")
     parser.add_argument("--telemetry", action="store_true", help="compare spans and metrics of the languages")
     parser.add_argument("--real", metavar="VERSIONS", help="play tests/real/cases with these releases")
@@ -79,6 +81,8 @@ def arguments() -> argparse.Namespace:
         parser.error("--acp and --web are about the scripted agent")
     if chosen.cassettes and (chosen.update or chosen.quick or chosen.matrix or chosen.real):
         parser.error("--cassettes is about the scripted agent, and writes no traces")
+    if chosen.select and (chosen.update or chosen.cassettes or chosen.telemetry or chosen.real or chosen.quick):
+        parser.error("--select is a selection of the plays with the scripted agent, and writes no traces")
     others = (chosen.acp, chosen.web, chosen.cassettes, chosen.update, chosen.quick, chosen.matrix, chosen.real)
     if chosen.telemetry and any(others):
         parser.error("--telemetry is about the scripted agent over Wire, and writes no traces")
@@ -104,8 +108,8 @@ def untouched(scenarios: list[Scenario], plays: list[play.Play], measured: Path)
     package = TESTS.parent / "bindings-python/python/kimi_agent"
     shown = coverage.seen(package, scenarios + load_all(TESTS / "real/cases"), traces)
     reports = {
-        "python": names.Report.read(measured / "python", measured / "python-sync"),
-        "node": names.Report.read(measured / "node"),
+        "python": names.Report.read(*measured.glob("python*")),
+        "node": names.Report.read(*measured.glob("node.*")),
     }
     return coverage.untouched(package, shown) + names.untouched(names.load(TESTS.parent), reports, shown)
 
@@ -131,7 +135,7 @@ class Report:
         missing = one.missing
         note = f"  [{missing.about}{_since(one, missing)}]" if missing else ""
         note += f"  [not in {', '.join(one.skips)}: {'; '.join(reasons)}]" if one.skips else ""
-        print(f"{verdict.status}  {one.title}{note}", flush=True)
+        print(f"{verdict.status}  {one.title}  {one.seconds:.2f} s{note}", flush=True)
         for language, outcome in one.outcomes.items() if self.chosen.show else ():
             print(f"  the trace in {language}:")
             for line in outcome.lines:
@@ -141,7 +145,7 @@ class Report:
 
     def add_traced(self, one: play.Play) -> None:
         """Judges whether all languages that play this have recorded the same spans and metrics."""
-        languages = [language for language in self.chosen.languages if language not in one.skips]
+        languages = one.played_by(self.chosen.languages)
         one.scenario.data["expect"] = one.outcomes[languages[0]].lines
         self.add(one)
 
@@ -156,7 +160,7 @@ class Report:
             if reason is None:
                 return self.add(one)
         self.counts["unsupported" if complaints else "FAIL"] += 1
-        print(f"{'declared' if complaints else 'FAIL'}  {one.title}  [{reason}]", flush=True)
+        print(f"{'declared' if complaints else 'FAIL'}  {one.title}  {one.seconds:.2f} s  [{reason}]", flush=True)
         if not complaints:
             print("  it passes: take its reason out of cassettes.json")
         for complaint in complaints if self.chosen.show else ():
@@ -223,7 +227,8 @@ def play_over(
     for name, why in left.items() if chosen.show or chosen.only else ():
         say(f"{name} is not played over {over.title}: {why}")
     say(f"{len(played)} scenarios over {over.title}; {len(left)} have no place there")
-    plays = play.play_scripted(played, commands, scratch, say, over=over.title)
+    left_out = selection.left_out(played, over.title) if chosen.select else None
+    plays = play.play_scripted(played, commands, scratch, say, over=over.title, left_out=left_out)
     if chosen.update:
         over.rewrite({one.scenario.name: one.agreed(chosen.languages) for one in plays}, known)
         plays = [
@@ -312,7 +317,8 @@ def main() -> int:
         else:
             measured = scratch / "measured"
             measured.mkdir()
-            plays = play.play_scripted(scenarios, commands, scratch, say, measured)
+            left_out = selection.left_out(scenarios, "Wire") if chosen.select else None
+            plays = play.play_scripted(scenarios, commands, scratch, say, measured, left_out=left_out)
             if chosen.update:
                 play.update(plays, chosen.languages, say)
             for one in plays:

@@ -1,9 +1,9 @@
-"""Runs a command on the oldest and the newest Python from 3.10 to 3.14, with the wheel installed.
+"""Runs a command on Pythons from 3.10 to 3.14, with the wheel installed.
 
-    python tools/each_python.py [--all] [--jobs 2] DIST -- -m pytest bindings-python/tests
+    python tools/each_python.py DIST -- -m pytest bindings-python/tests              on the oldest and the newest
+    python tools/each_python.py --on newest DIST -- -m pytest bindings-python/tests  or oldest, or all
 
-`--all` also runs it on the Pythons between. With several jobs, that many run in parallel, and the output of each is
-printed when it has ended. The environments are kept below .cache; a wheel that has not changed is not installed again.
+The environments are kept below .cache; a wheel that has not changed is not installed again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import fcntl
 import hashlib
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from find_python import all_pythons
@@ -56,8 +55,7 @@ def install(python: Path, what: list[str]) -> None:
 def main() -> int:
     """Exits with 1 where the command failed on any of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--all", action="store_true", help="also the Pythons between the oldest and the newest")
+    parser.add_argument("--on", choices=["oldest", "newest", "all"])
     parser.add_argument("dist", type=Path)
     parser.add_argument("command", nargs="+")
     given = parser.parse_args()
@@ -65,24 +63,18 @@ def main() -> int:
     pythons = {number: path for number, path in all_pythons().items() if number <= NEWEST}
     if not pythons:
         sys.exit("there is no Python from 3.10 to 3.14")
-    if not given.all:
-        pythons = {number: pythons[number] for number in sorted({min(pythons), max(pythons)})}
-    kept = subprocess.PIPE if given.jobs > 1 else None
+    ends = {"oldest": min(pythons), "newest": max(pythons)}
+    if given.on != "all":
+        chosen = {ends[given.on]} if given.on else set(ends.values())
+        pythons = {number: pythons[number] for number in sorted(chosen)}
 
     def run(number: tuple[int, int]) -> bool:
         name = ".".join(map(str, number))
-        if kept is None:
-            print(f"--- Python {name}", flush=True)
+        print(f"--- Python {name}", flush=True)
         command = [str(environment(pythons[number], name, wheel)), *given.command]
-        ended = subprocess.run(
-            command, cwd=ROOT, check=False, stdout=kept, stderr=kept and subprocess.STDOUT, text=True
-        )
-        if kept is not None:
-            print(f"--- Python {name}\n{ended.stdout}", end="", flush=True)
-        return ended.returncode == 0
+        return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 
-    with ThreadPoolExecutor(given.jobs) as pool:
-        passed = dict(zip(pythons, pool.map(run, pythons), strict=True))
+    passed = {number: run(number) for number in pythons}
     failed = [".".join(map(str, number)) for number in pythons if not passed[number]]
     if failed:
         print(f"failed on Python {', '.join(failed)}")

@@ -1,12 +1,13 @@
-// Runs the tests on another release of Node: `newer-node.mjs 24`. The release comes from npm and stays in .cache.
+// Runs the tests on another release of Node: `newer-node.mjs 24`. The release comes from npm and stays in .cache. With
+// `--smoke` after it, only the tests of what depends on the release.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const [release] = process.argv.slice(2);
-if (!release) throw new Error("usage: newer-node.mjs RELEASE");
+const [release, part] = process.argv.slice(2);
+if (!release || (part && part !== "--smoke")) throw new Error("usage: newer-node.mjs RELEASE [--smoke]");
 
 if (process.versions.node.split(".")[0] === release) {
   console.log(`these were the tests on Node ${release}`);
@@ -30,6 +31,6 @@ if (!existsSync(program)) {
 }
 
 console.log(`on Node ${release}:`);
-const argv = [join("scripts", "test.mjs"), "--test-reporter=dot"];
+const argv = [join("scripts", "test.mjs"), ...(part ? [part] : [])];
 const { status } = spawnSync(program, argv, { cwd: root, stdio: "inherit" });
 process.exit(status ?? 1);

@@ -14,6 +14,8 @@ from support import DEADLINE, LOOKUP, children, collect, eventually, gone, newes
 from kimi_agent import ApprovalRequest, ExternalTool, TextPart
 from kimi_agent._loop import current_mailbox
 
+pytestmark = pytest.mark.interpreter
+
 
 class CancelledAt:
     """Awaits a coroutine, and cancels the task that does so at the wait that is asked for: told are how many have been

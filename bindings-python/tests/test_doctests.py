@@ -23,6 +23,8 @@ import pytest
 import kimi_agent
 from kimi_agent import sync, testing
 
+pytestmark = pytest.mark.interpreter
+
 MODULES = [
     "kimi_agent",
     *(

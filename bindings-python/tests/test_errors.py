@@ -21,6 +21,8 @@ from kimi_agent import (
 )
 from kimi_agent._errors import from_native
 
+pytestmark = pytest.mark.interpreter
+
 CODES = {
     "invalid_option": "InvalidOption",
     "spawn_error": "SpawnError",

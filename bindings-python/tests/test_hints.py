@@ -10,6 +10,8 @@ import pytest
 from kimi_agent import InvalidOption, create_session, sync
 from kimi_agent.testing import scripted_agent
 
+pytestmark = pytest.mark.interpreter
+
 HELLO: Any = [[{"text": "Hello"}]]
 FIELDS = ["text", "status", "tool_calls", "rejected", "handler_failures"]
 

@@ -37,6 +37,8 @@ from kimi_agent import (
     TurnInProgress,
 )
 
+pytestmark = pytest.mark.interpreter
+
 FRESH = [{"text": "Fresh"}]
 LONG = [{"repeat": {"times": 500, "actions": [{"text": "x"}]}}]
 

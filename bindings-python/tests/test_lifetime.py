@@ -19,6 +19,8 @@ import kimi_agent.sync
 from kimi_agent import KimiAgentError, Session, TextPart, Turn
 from kimi_agent.testing import scripted_agent
 
+pytestmark = pytest.mark.interpreter
+
 FRESH = [{"text": "Fresh"}]
 LINUX = sys.platform == "linux"
 

@@ -14,6 +14,8 @@ from support import DEADLINE, HANGING, eventually, open_session, program, read_u
 
 from kimi_agent import Session, TextPart, Turn, TurnInProgress
 
+pytestmark = pytest.mark.interpreter
+
 FRESH = [{"text": "Fresh"}]
 SOON = 0.001
 KEPT: list[Any] = []

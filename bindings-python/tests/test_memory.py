@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from support import DEADLINE, program
 
+pytestmark = pytest.mark.interpreter
+
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the address space as Linux does")
 
 

@@ -16,6 +16,8 @@ import kimi_agent.sync
 from kimi_agent import ExternalTool, Turn, TurnInProgress
 from kimi_agent.testing import scripted_agent
 
+pytestmark = pytest.mark.interpreter
+
 SAYS: list[dict[str, Any]] = [LOOKUP, {"text": "{{last.output}}"}]
 
 

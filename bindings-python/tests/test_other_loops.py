@@ -13,6 +13,8 @@ from support import LOOKUP, collect, open_session, texts
 
 from kimi_agent import ExternalTool
 
+pytestmark = pytest.mark.interpreter
+
 if sys.platform == "win32":
     LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.ProactorEventLoop, asyncio.SelectorEventLoop]
 else:

@@ -15,6 +15,8 @@ from kimi_agent.testing import scripted_agent
 
 WORKERS = """
 import multiprocessing, warnings
+
+pytestmark = pytest.mark.interpreter
 warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, in 3.12 and later
 
 def work(queue):

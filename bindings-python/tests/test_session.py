@@ -39,6 +39,8 @@ from kimi_agent import (
 )
 from kimi_agent.testing import scripted_agent
 
+pytestmark = pytest.mark.interpreter
+
 USED = {"input_other": 80, "output": 10, "input_cache_read": 20, "input_cache_creation": 1}
 
 

@@ -21,6 +21,8 @@ import kimi_agent.sync
 from kimi_agent import ExternalTool, Session, TextPart, Turn
 from kimi_agent.testing import scripted_agent
 
+pytestmark = pytest.mark.interpreter
+
 THREADS = 6
 ROUNDS = 6
 WORDS = 200

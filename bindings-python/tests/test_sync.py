@@ -27,6 +27,8 @@ from kimi_agent import (
 )
 from kimi_agent.testing import scripted_agent
 
+pytestmark = pytest.mark.interpreter
+
 FRESH = [{"text": "Fresh"}]
 
 

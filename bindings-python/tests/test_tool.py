@@ -21,6 +21,8 @@ import typing_extensions
 
 from kimi_agent import ExternalTool, FunctionTool, Hook, ToolArgumentError, tool
 
+pytestmark = pytest.mark.interpreter
+
 
 def call(made: ExternalTool, **arguments: Any) -> Any:
     result = made.handler(arguments)

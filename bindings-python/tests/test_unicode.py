@@ -31,6 +31,8 @@ from kimi_agent import (
 from kimi_agent._encode import to_jsonable, valid_unicode
 from kimi_agent.testing import scripted_agent
 
+pytestmark = pytest.mark.interpreter
+
 # As `os.listdir()` returns the name of a file whose bytes are `b\xe9.md`.
 NAME = "b\udce9.md"
 EXPECTED = r"expected valid Unicode, got text with '\\udce9' at index 1.*half of a surrogate pair; replace it with"

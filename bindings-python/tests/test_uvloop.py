@@ -33,6 +33,8 @@ if sys.platform == "win32":
 
 import uvloop
 
+pytestmark = pytest.mark.interpreter
+
 ASK: dict[str, Any] = {"tool_call": {"name": "Shell", "approve": True, "result": "ok"}}
 FRESH = [{"text": "Fresh"}]
 

@@ -136,6 +136,12 @@ class Fault:
         ends = [number for number, line in enumerate(lines) if "op" in line]
         return lines[: ends[len(self.steps) - 1] + 1] if len(ends) >= len(self.steps) else lines
 
+    def expected(self) -> str:
+        """The outcome that is expected: the errors and ends of turns that may come."""
+        outcomes = [outcome for step in self.steps for outcome in step.expect]
+        words = [outcome[key] for outcome in outcomes for key in ("error", "status") if key in outcome]
+        return " ".join(map(str, words))
+
     def outcome(self, lines: list[Line]) -> str:
         """The outcome in a word: the first error, or else the end of the last turn."""
         word = "nothing"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness.trace import Line
 
-from faults import ends, lines, outputs, squeeze, starts, table
+from faults import ends, lines, outputs, run, squeeze, starts, table
 from faults.fault import CLOSE, DRAIN, NEXT, OPEN, PROMPT, Fault, cleaned, error, step
 
 DIED = error("agent_exited", "^the agent was ended by SIGKILL", signal="SIGKILL")
@@ -69,7 +70,7 @@ def test_success_after_failure_in_sweep_is_reported() -> None:
 
 
 def test_lost_event_in_sweep_is_reported() -> None:
-    def traces(lost: int) -> table.Traces:
+    def traces(lost: int) -> dict[str, table.Traces]:
         names = [f"killed_{way}_".replace(" ", "_") for way in ends.WAYS]
         counts = [lines - (lines == lost) for lines in range(ends.FULL_LINES + 1)]
         died: Line = {"op": "drain", "error": "agent_exited"}
@@ -83,11 +84,24 @@ def test_lost_event_in_sweep_is_reported() -> None:
     assert len(list(ends.swept(traces(7)))) == len(ends.WAYS)
 
 
-def test_table_has_column_for_each_language() -> None:
-    good = trace(GOOD)
-    other = trace({"op": "drain", "ok": True})
-    rows = table.rows([FAULT], {"rust": {"name": good}, "node": {"name": other}})
-    assert rows == [["fault", "tried", "Rust", "Node"], ["family", "1", "`agent_exited` (signal SIGKILL)", "nothing"]]
+def test_table_has_row_for_each_family() -> None:
+    rows = table.rows([FAULT], {"name": trace(GOOD)})
+    assert rows == [["fault", "tried", "outcome"], ["family", "1", "`agent_exited` (signal SIGKILL)"]]
+    assert table.rows([FAULT], {"name": trace({"op": "drain", "ok": True})})[1] == ["family", "1", "nothing"]
+
+
+def test_selection_has_each_outcome_of_family() -> None:
+    other = replace(FAULT, name="other", steps=(OPEN, PROMPT, step("drain", {"error": "rpc_error"}), CLOSE))
+    same = replace(FAULT, name="same")
+    elsewhere = replace(FAULT, name="elsewhere", family="another")
+    assert [one.name for one in run.selected([FAULT, same, other, elsewhere])] == ["name", "other", "elsewhere"]
+
+
+def test_process_plays_faults_of_same_variables() -> None:
+    faults = [replace(FAULT, name=str(n), env=(("A", str(n % 2)),)) for n in range(50)]
+    parts = list(run.parts(faults))
+    assert sorted(fault.name for part in parts for fault in part) == sorted(fault.name for fault in faults)
+    assert all(len(part) <= run.AT_A_TIME and len({fault.env for fault in part}) == 1 for part in parts)
 
 
 def test_limit_leaves_wanted_descriptors_free() -> None:

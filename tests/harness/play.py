@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,12 @@ from .scenario import Scenario, prepared, updated
 
 Say = Callable[[str], None]
 LeftOut = Callable[[Scenario, str], dict[str, str]]
+# Real agents at once.
 AT_ONCE = 2
+# Processes of runners at once: their cases wait more than they compute.
+PROCESSES = 4
+# Cases in a process, so that the processes end at about the same time.
+IN_A_PROCESS = 40
 
 
 @dataclass
@@ -29,6 +34,8 @@ class Play:
     version: str | None = None
     outcomes: dict[str, runners.Outcome] = field(default_factory=dict)
     skips: dict[str, str] = field(default_factory=dict)
+    left_out: set[str] = field(default_factory=set)
+    """The languages that do not play it in a selection."""
     missing: releases.Feature | None = None
     """The features that the release lacks; then there is either nothing to play, or only the refusal."""
     unused: dict[str, int] = field(default_factory=dict)
@@ -43,9 +50,17 @@ class Play:
             said = found.title if found.kimi_code else f"kimi-cli {found.title}"
         return f"{self.scenario.name} ({said})" if said else self.scenario.name
 
+    @property
+    def seconds(self) -> float:
+        """The time of the slowest language."""
+        return max((outcome.seconds for outcome in self.outcomes.values()), default=0.0)
+
+    def played_by(self, languages: list[str]) -> list[str]:
+        return [language for language in languages if language not in self.skips and language not in self.left_out]
+
     def agreed(self, languages: list[str]) -> list[trace.Line] | None:
         """The trace, if all languages that play it have the same."""
-        ran = [self.outcomes.get(language) for language in languages if language not in self.skips]
+        ran = [self.outcomes.get(language) for language in self.played_by(languages)]
         traces = [outcome.lines for outcome in ran if outcome and not outcome.problem]
         agree = traces and len(traces) == len(ran) and all(lines == traces[0] for lines in traces)
         return traces[0] if agree else None
@@ -80,29 +95,29 @@ def play_scripted(
     measured: Path | None = None,
     over: str | None = None,
     telemetry: bool = False,
+    left_out: Mapping[str, set[str]] | None = None,
 ) -> list[Play]:
-    """All the scenarios in one process a language. In the folder `measured`, if any, go the names that it touches.
+    """All the scenarios, in processes of many. In the folder `measured`, if any, go the names that they touch.
 
-    With `telemetry`, the traces are the spans and metrics alone.
+    With `telemetry`, the traces are the spans and metrics alone. `left_out` has the names of the scenarios that a
+    language does not play.
 
     What a language is declared not to play is played all the same, so that it is noticed when the reason has gone.
     """
     plays = {scenario.name: Play(scenario, over=over) for scenario in scenarios}
+    jobs: list[Callable[[], None]] = []
 
-    def job(language: str) -> None:
+    def job(language: str, number: int, some: list[Play]) -> None:
         files: dict[str, Path] = {}
-        for name, play in plays.items():
-            reason = play.scenario.skipped(language)
-            if reason:
-                play.skips[language] = reason
+        for play in some:
+            name = play.scenario.name
             directory = scratch / language / name
             directory.mkdir(parents=True)
             files[name] = case_file(
                 scratch / language / f"{name}.case",
                 prepared(play.scenario, {"dir": str(directory)}),
             )
-        say(f"{language}: {len(files)} scenarios with the scripted agent{f' over {over}' if over else ''}")
-        added = {"SCENARIO_TOUCHED": str(measured / language)} if measured else {}
+        added = {"SCENARIO_TOUCHED": str(measured / f"{language}.{number}")} if measured else {}
         env = {**os.environ, **added, **({"SCENARIO_TELEMETRY": "1"} if telemetry else {})}
         for name, outcome in runners.run(commands[language], files, env).items():
             if name in plays:
@@ -111,7 +126,20 @@ def play_scripted(
                 outcome.lines = trace.normalise(outcome.lines, str(scratch / language / name))
                 plays[name].outcomes[language] = outcome
 
-    runners.parallel([partial(job, language) for language in commands], AT_ONCE)
+    for language in commands:
+        own: list[Play] = []
+        for play in plays.values():
+            reason = play.scenario.skipped(language)
+            if reason:
+                play.skips[language] = reason
+            if play.scenario.name in (left_out or {}).get(language, ()):
+                play.left_out.add(language)
+            else:
+                own.append(play)
+        say(f"{language}: {len(own)} scenarios with the scripted agent{f' over {over}' if over else ''}")
+        parts = range(0, len(own), IN_A_PROCESS)
+        jobs += [partial(job, language, at, own[at : at + IN_A_PROCESS]) for at in parts]
+    runners.parallel(jobs, PROCESSES)
     return list(plays.values())
 
 
@@ -214,6 +242,8 @@ def judge(play: Play, languages: list[str]) -> Verdict:
         return Verdict(play, complaints)
     for language in languages:
         outcome = play.outcomes.get(language)
+        if language in play.left_out:
+            continue
         if language in play.skips:
             if outcome and not outcome.problem and not _judge_trace(play, language, outcome):
                 complaints.append(f"{language}: it is declared not to play this, but does: take the 'skip' out")
@@ -251,7 +281,7 @@ def _judge_trace(play: Play, language: str, outcome: runners.Outcome) -> list[st
 
 
 def _judge_agreement(play: Play, languages: list[str]) -> list[str]:
-    ran = [language for language in languages if language in play.outcomes and language not in play.skips]
+    ran = [language for language in play.played_by(languages) if language in play.outcomes]
     first = ran[0] if ran else ""
     complaints = []
     for other in ran[1:]:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,7 @@ class Outcome:
     lines: list[Line] = field(default_factory=list)
     problem: str | None = None
     stderr: str = ""
+    seconds: float = 0.0
 
 
 def command(language: str, python: str | None = None) -> list[str]:
@@ -58,6 +60,9 @@ def _present(relative: str) -> Path:
 
 def built(program: str) -> Path:
     """A program of this repository, built by cargo."""
+    if os.environ.get("BUILT"):
+        path = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / program
+        return path.with_suffix(".exe") if os.name == "nt" else path
     # Together with the others, as .cargo/config.toml says why.
     argv = ["cargo", "programs", "--quiet", "--message-format", "json"]
     done = subprocess.run(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
@@ -120,6 +125,7 @@ def _run_once(argv: list[str], cases: Mapping[str, Path], env: Mapping[str, str]
     outcomes: dict[str, Outcome] = {}
     current = Outcome()
     silent = False
+    since = time.monotonic()
     while True:
         try:
             row = rows.get(timeout=SILENCE_SECONDS)
@@ -133,12 +139,15 @@ def _run_once(argv: list[str], cases: Mapping[str, Path], env: Mapping[str, str]
         if row is None:
             break
         line = _parse(row)
+        now = time.monotonic()
         if isinstance(line, dict) and set(line) == {"case"}:
             current = outcomes.setdefault(str(line["case"]), Outcome())
+            since = now
         elif isinstance(line, dict):
             current.lines.append(line)
         else:
             current.problem = f"a line of the runner's output is no JSON object: {row!r}"
+        current.seconds = now - since
     status = process.wait()
     for reader in readers:
         # A grandchild that outlives its runner may hold the pipe: what it writes isn't waited for.

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Runs targets of the Makefile side by side, and ends with what each said last, what failed, and the slowest cases.
+
+    tools/proof.py test-rust test-docs     runs these targets, after `build`
+    tools/proof.py --at-once 1 lint        one target at a time
+
+What a target prints appears when it has ended, in one piece. `.cache/durations.json` has the seconds of each target and
+of each case of the last run. The exit code is 1 if a target failed or left something behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+DURATIONS = ROOT / ".cache/durations.json"
+SLOWEST = 20
+# Many targets wait more than they compute.
+AT_ONCE = 3
+
+OWN_VARIABLES = {
+    # `build` and the runners need not ask cargo, which would wait for other targets that compile.
+    "BUILT": "1",
+    # pytest says what each test took that took as long. In seconds.
+    "PYTEST_ADDOPTS": "--durations=0 --durations-min=0.1",
+}
+
+# A case and its seconds, as the runners print them: pytest, ours, cargo nextest, and Node (milliseconds).
+CASES = [
+    re.compile(r"^(?P<seconds>[\d.]+)s (?:call|setup|teardown) +(?P<case>\S.*)$"),
+    re.compile(r"^(?:pass|declared|unsupported)  (?P<case>.*?)  (?P<seconds>[\d.]+) s\b"),
+    re.compile(r"^ +(?:PASS|SLOW|LEAK) \[ *(?P<seconds>[\d.]+)s\] +(?:\([ \d/]+\) +)?(?P<case>\S.*)$"),
+    re.compile(r"^\s*✔ (?P<case>.*) \((?P<ms>[\d.]+)ms\)$"),
+]
+CLOSING = re.compile(
+    r"^(test result:|\s*Summary \[|[0-9]+ passed|=+ .*(passed|failed)|# (tests|pass|fail) |ℹ (tests|pass|fail) )"
+)
+FAILURES = re.compile(r"FAILED|^not ok|^✖|^ +FAIL \[|panicked at|^(FAIL|ERROR|error)|^fail |Error [0-9]+$")
+
+
+@dataclass
+class Step:
+    """A target, and what came of it."""
+
+    target: str
+    output: str = ""
+    seconds: float = 0.0
+    failed: bool = False
+
+    def cases(self) -> Iterator[tuple[str, float]]:
+        for line in self.output.splitlines():
+            for pattern in CASES:
+                if found := pattern.match(line):
+                    parts = found.groupdict()
+                    took = float(parts["seconds"]) if "seconds" in parts else float(parts["ms"]) / 1000
+                    yield f"{self.target}: {parts['case']}", took
+                    break
+
+    def closing(self) -> list[str]:
+        return [line for line in self.output.splitlines() if CLOSING.match(line)][-12:]
+
+    def failures(self) -> list[str]:
+        """The lines that say what failed, with some of what follows them."""
+        lines = self.output.splitlines()
+        near = {at + more for at, line in enumerate(lines) if FAILURES.search(line) for more in range(7)}
+        return [line for at, line in enumerate(lines) if at in near][:80] or lines[-20:]
+
+
+@dataclass
+class Proof:
+    """The targets of a run."""
+
+    make: str = "make"
+    steps: list[Step] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self, targets: list[str], at_once: int) -> None:
+        """Runs the targets, at most so many at once, in their order."""
+        waiting = list(reversed(targets))
+
+        def work() -> None:
+            while True:
+                with self.lock:
+                    if not waiting:
+                        return
+                    target = waiting.pop()
+                    print(f"\n{target} begins", flush=True)
+                self.step(target)
+
+        workers = [threading.Thread(target=work) for _ in range(at_once)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+    def step(self, target: str) -> None:
+        step = Step(target)
+        started = time.monotonic()
+        with tempfile.TemporaryFile() as log:
+            command = [self.make, "--no-print-directory", target]
+            quiet: Any = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT, "check": False}
+            ended = subprocess.run(command, cwd=ROOT, env=environment(), **quiet)
+            log.seek(0)
+            step.output = log.read().decode("utf-8", "replace")
+        step.seconds = time.monotonic() - started
+        step.failed = ended.returncode != 0
+        with self.lock:
+            self.steps.append(step)
+            print(
+                f"{step.output}\n{target} {'FAILED' if step.failed else 'ended'} after {step.seconds:.0f} s", flush=True
+            )
+
+    @property
+    def failed(self) -> list[Step]:
+        return [step for step in self.steps if step.failed]
+
+
+def environment() -> dict[str, str]:
+    """The variables of a target. A variable of an outer `make` would make its targets run one by one, or not at all."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+    # Nothing is compiled a second time in a run.
+    return {"CARGO_INCREMENTAL": "0", "CARGO_TERM_COLOR": "never", **kept, **OWN_VARIABLES}
+
+
+def summary(steps: list[Step]) -> str:
+    """The last lines of the runners, the durations, and the slowest cases."""
+    rows = ["\n=== What each runner said last"]
+    for step in steps:
+        closing = step.closing()
+        rows += [f"--- {step.target}", *closing] if closing else []
+    rows.append("\n=== What each target took")
+    rows += [f"{step.seconds:6.0f} s  {step.target}" for step in sorted(steps, key=lambda step: -step.seconds)]
+    cases = sorted((case for step in steps for case in step.cases()), key=lambda case: -case[1])
+    rows.append(f"\n=== The slowest of {len(cases)} cases")
+    rows += [f"{took:6.1f} s  {name}" for name, took in cases[:SLOWEST]]
+    return "\n".join(rows)
+
+
+def durations(steps: list[Step]) -> dict[str, dict[str, float]]:
+    return {
+        "targets": {step.target: round(step.seconds, 1) for step in steps},
+        "cases": {name: took for step in steps for name, took in step.cases()},
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--at-once", type=int, default=AT_ONCE, help=f"targets at once ({AT_ONCE})")
+    parser.add_argument("targets", nargs="+", metavar="TARGET")
+    chosen = parser.parse_args()
+    if chosen.at_once < 1:
+        parser.error("--at-once is a number from 1 on")
+    started = time.monotonic()
+    proof = Proof(os.environ.get("MAKE", "make"))
+    # What several targets need is there before they begin, so that no two of them make it.
+    proof.run(["build"], 1)
+    if not proof.failed:
+        proof.run([target for target in chosen.targets if target != "build"], chosen.at_once)
+    print(summary(proof.steps))
+    DURATIONS.parent.mkdir(exist_ok=True)
+    DURATIONS.write_text(json.dumps(durations(proof.steps), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    print(f"\nall of it took {time.monotonic() - started:.0f} s; .cache/durations.json has the durations")
+    for step in proof.failed:
+        print(f"\n--- failures of {step.target}", *step.failures(), sep="\n")
+    if proof.failed:
+        print(f"\nfailed: {' '.join(step.target for step in proof.failed)}")
+        return 1
+    print("everything passed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
