@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import signal
+from collections.abc import Generator
 
 import pytest
 
@@ -27,3 +28,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: value for name, value in pyfuncitem.funcargs.items() if name in names}
     asyncio.run(asyncio.wait_for(function(**arguments), DEADLINE))
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A worker cannot send a log that is not valid Unicode to the process that prints it."""
+    report = yield
+    valid = [(title, text.encode("utf-8", "backslashreplace").decode()) for title, text in report.sections]
+    report.sections = valid
+    return report

@@ -13,10 +13,10 @@ from support import DEADLINE, gone, newest_only, oldest_and_newest, program
 
 from kimi_agent.testing import scripted_agent
 
+pytestmark = pytest.mark.interpreter
+
 WORKERS = """
 import multiprocessing, warnings
-
-pytestmark = pytest.mark.interpreter
 warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, in 3.12 and later
 
 def work(queue):

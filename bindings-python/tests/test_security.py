@@ -37,7 +37,9 @@ from kimi_agent import (
 )
 from kimi_agent.testing import scripted_agent
 
-SECRETS = {name: f"canary-of-{name}-{os.getpid()}" for name in ("config", "mcp", "env")}
+# The same in all processes of a run, because they are in the names of tests.
+RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", os.getpid())
+SECRETS = {name: f"canary-of-{name}-{RUN}" for name in ("config", "mcp", "env")}
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 
 
