@@ -175,9 +175,10 @@ test-nightly: build ## Runs what takes long and rarely fails. Some hours; most o
 .PHONY: test-rust
 # The seed is fixed so that no run fails by chance: property tests play the same cases each time. test-nightly plays new cases.
 test-rust: export PROPTEST_RNG_SEED := 0
-test-rust: ## The core: unit, property, integration and documentation tests.
+test-rust: $(VENV)/.ready ## The core: unit, property, integration and documentation tests.
 	$(call say,Testing the core)
-	@cargo test -q --locked $(FEATURES)
+	@$(VENV)/bin/cargo-nextest nextest run --locked $(FEATURES)
+	@cargo test -q --locked $(FEATURES) --doc
 
 .PHONY: test-python
 test-python: $(VENV)/.installed ## The Python package on the oldest Python from 3.10 on, and on the newest what depends on the interpreter; FULL=1: all on each Python to 3.14.
