@@ -30,9 +30,12 @@ SLOWEST = 20
 # Many targets wait more than they compute.
 AT_ONCE = 3
 
+# The programs are there: nobody need ask cargo, which would wait for other targets that compile.
+BUILT = {"BUILT": "1"}
 OWN_VARIABLES = {
-    # `build` and the runners need not ask cargo, which would wait for other targets that compile.
-    "BUILT": "1",
+    # Nothing is compiled a second time in a run.
+    "CARGO_INCREMENTAL": "0",
+    "CARGO_TERM_COLOR": "never",
     # pytest says what each test took that took as long. In seconds.
     "PYTEST_ADDOPTS": "--durations=0 --durations-min=0.1",
 }
@@ -111,7 +114,7 @@ class Proof:
         with tempfile.TemporaryFile() as log:
             command = [self.make, "--no-print-directory", target]
             quiet: Any = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT, "check": False}
-            ended = subprocess.run(command, cwd=ROOT, env=environment(), **quiet)
+            ended = subprocess.run(command, cwd=ROOT, env=environment(target), **quiet)
             log.seek(0)
             step.output = log.read().decode("utf-8", "replace")
         step.seconds = time.monotonic() - started
@@ -127,11 +130,10 @@ class Proof:
         return [step for step in self.steps if step.failed]
 
 
-def environment() -> dict[str, str]:
-    """The variables of a target. A variable of an outer `make` would make its targets run one by one, or not at all."""
+def environment(target: str) -> dict[str, str]:
+    """The variables of a target. Those of an outer `make` are about that one."""
     kept = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
-    # Nothing is compiled a second time in a run.
-    return {"CARGO_INCREMENTAL": "0", "CARGO_TERM_COLOR": "never", **kept, **OWN_VARIABLES}
+    return {**kept, **OWN_VARIABLES, **({} if target == "build" else BUILT)}
 
 
 def summary(steps: list[Step]) -> str:
