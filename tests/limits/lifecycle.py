@@ -22,6 +22,8 @@ IDLE_SHARED = 64 * KIB
 AT_ONCE = 200
 # Three pipes, and the descriptor that reports the process's exit.
 DESCRIPTORS = 4
+# While there are agents: the pipe to the helper that ends them with the program.
+HELPER_DESCRIPTORS = 2
 
 Figures = dict[str, Any]
 
@@ -114,7 +116,7 @@ def nothing_left(program: Program, before: dict[str, Any]) -> None:
     """Waits until the program has no child, and compares its descriptors with those of one open session."""
     proc.eventually("a child is left", lambda: proc.children(program.pid), lambda left: not left)
     left = sum(proc.descriptors(program.pid).values())
-    if left != sum(before["descriptors"].values()) - DESCRIPTORS:
+    if left != sum(before["descriptors"].values()) - DESCRIPTORS - HELPER_DESCRIPTORS:
         raise Failure(f"{left} descriptors are left of {before['descriptors']}")
 
 

@@ -34,13 +34,15 @@ pub(super) struct Closing {
     pub(super) close_timeout: Duration,
     /// Whether the program or the SDK has requested the end.
     pub(super) is_asked: bool,
+    /// Whether the session was never opened.
+    pub(super) is_abandoned: bool,
     /// The shorter timeout that the program has set since the end began.
     pub(super) shortened: Option<Duration>,
 }
 
 impl Closing {
     pub(super) fn new(close_timeout: Duration) -> Self {
-        Self { stage: Stage::Open, close_timeout, is_asked: false, shortened: None }
+        Self { stage: Stage::Open, close_timeout, is_asked: false, is_abandoned: false, shortened: None }
     }
 
     /// Notes that the agent has read something.

@@ -63,6 +63,8 @@ pub(crate) enum Command {
     },
     /// Closes the session, with this `close_timeout` if one is given.
     Close(Option<Duration>),
+    /// Ends the session at once, because it was never opened.
+    Abandon,
     Kill,
 }
 

@@ -379,6 +379,9 @@ impl ProcessTask {
         let is_last = self.shutdown.is_closing && self.sessions.drivers.len() == 1;
         let Some(session) = self.sessions.get_mut(key) else { return };
         let timeout = session.closing.close_timeout.min(self.shutdown.close_timeout);
+        if is_last && session.closing.is_abandoned {
+            self.shutdown.abandon();
+        }
         match session.closing.stage {
             Stage::Open | Stage::Cancelling { .. } => return,
             Stage::WithProcess => {

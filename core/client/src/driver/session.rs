@@ -278,6 +278,7 @@ impl SessionDriver {
             Command::SwitchDialect { dialect } => self.connection.switch_dialect(dialect),
             Command::ObserverFailed { kind, message } => self.connection.observer_failed(kind, message),
             Command::Close(timeout) => self.begin_close_within(timeout),
+            Command::Abandon => self.abandon(),
             Command::Kill => self.kill(),
         }
     }
@@ -518,6 +519,18 @@ impl SessionDriver {
     pub(super) fn kill(&mut self) {
         self.closing.is_asked = true;
         self.closing.stage = Stage::Killed;
+    }
+
+    /// Ends a session that was never opened. It leaves immediately, and an agent of its own is ended: it has nothing to
+    /// finish.
+    pub(super) fn abandon(&mut self) {
+        self.begin_close();
+        self.connection.close(&Error::SessionClosed);
+        if !matches!(self.closing.stage, Stage::Killed | Stage::WithProcess) {
+            self.closing.stage = Stage::Failed;
+        }
+        self.closing.is_abandoned = true;
+        self.closing.shortened = Some(Duration::ZERO);
     }
 
     /// Fails the session with this error. It leaves immediately.

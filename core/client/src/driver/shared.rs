@@ -352,6 +352,12 @@ impl Shared {
         self.begin_close_within(None);
     }
 
+    /// Ends the session in the background, because it was never opened. An agent of its own does not get `close_timeout`.
+    pub(crate) fn abandon(&self) {
+        self.close(Error::SessionClosed);
+        self.send(Command::Abandon);
+    }
+
     /// Closes the session in the background, with this `close_timeout` if one is given.
     pub fn begin_close_within(&self, timeout: Option<Duration>) {
         self.close(Error::SessionClosed);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::io::Io;
 use super::now;
-use crate::transport::Exit;
+use crate::transport::{END_GRACE, Exit};
 
 /// After its exit: how long descendants that hold the pipe may delay the end of the output.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -42,6 +42,8 @@ pub(super) struct Shutdown {
     /// Whether the agent closed a pipe and continued to run. Then the SDK ends it, although the program did not request
     /// that.
     is_forced: bool,
+    /// Whether no session was opened in the process, so that it has nothing to finish.
+    is_abandoned: bool,
     pub(super) exit: Option<Exit>,
     /// Until when the rest of its output is read after its exit.
     drain_until: Option<Instant>,
@@ -49,7 +51,15 @@ pub(super) struct Shutdown {
 
 impl Shutdown {
     pub(super) fn new(close_timeout: Duration, is_closing: bool) -> Self {
-        Self { stage: Stage::Running, is_closing, close_timeout, is_forced: false, exit: None, drain_until: None }
+        Self {
+            stage: Stage::Running,
+            is_closing,
+            close_timeout,
+            is_forced: false,
+            is_abandoned: false,
+            exit: None,
+            drain_until: None,
+        }
     }
 
     pub(super) fn exited(&mut self, exit: Exit) {
@@ -105,9 +115,20 @@ impl Shutdown {
         }
     }
 
+    /// Notes that no session was opened in the process, also if its end has begun. A server then has no tools to end.
+    pub(super) fn abandon(&mut self) {
+        if !std::mem::replace(&mut self.is_abandoned, true)
+            && let Stage::Terminating { until } = &mut self.stage
+        {
+            *until = (*until).min(now() + END_GRACE);
+        }
+    }
+
     pub(super) fn terminate(&mut self, io: &mut Io) {
         if self.exit.is_none() && matches!(self.stage, Stage::Running | Stage::Ending { .. }) {
-            self.stage = Stage::Terminating { until: now() + io.process.end_grace() };
+            let grace = io.process.end_grace();
+            let grace = if self.is_abandoned { grace.min(END_GRACE) } else { grace };
+            self.stage = Stage::Terminating { until: now() + grace };
             io.writer.close();
             io.process.terminate();
         }

@@ -312,7 +312,6 @@ impl SessionOptions {
             output.by_tool &= !is_unserved;
             output.settle(&mut handshake)?;
         }
-        opening.done();
         let id = handshake.session_id.clone().unwrap_or(id);
         if let Some(telemetry) = &mut telemetry {
             telemetry.learn(&handshake);
@@ -326,6 +325,7 @@ impl SessionOptions {
         if let Some(limit) = limit.filter(|_| !session.handshake.takes_limits()) {
             return Err(unsupported_option(&session.handshake, &format!("`{limit}`")));
         }
+        opening.done();
         Ok(session)
     }
 
@@ -407,7 +407,7 @@ impl SessionOptions {
 /// The last result of a handshake. Sessions of the same release share it.
 static LAST_HANDSHAKE: Mutex<Weak<Handshake>> = Mutex::new(Weak::new());
 
-/// A session that is being opened. Dropping it closes the session.
+/// A session that is being opened. Dropped, it is abandoned.
 struct Opening(Option<Arc<Shared>>);
 
 impl Opening {
@@ -419,7 +419,7 @@ impl Opening {
 impl Drop for Opening {
     fn drop(&mut self) {
         if let Some(shared) = &self.0 {
-            shared.begin_close();
+            shared.abandon();
         }
     }
 }

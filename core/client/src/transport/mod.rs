@@ -3,9 +3,9 @@
 pub(crate) mod child;
 mod deadline;
 mod failure;
-pub(crate) mod launch;
 #[cfg(unix)]
-mod lifeline;
+mod guard;
+pub(crate) mod launch;
 #[cfg(any(test, feature = "measured"))]
 pub(crate) mod memory;
 #[cfg(all(unix, not(target_vendor = "apple")))]
@@ -83,7 +83,7 @@ pub(crate) fn poll_read_some<const N: usize>(
 }
 
 /// The time between TERM and KILL.
-const END_GRACE: Duration = Duration::from_secs(2);
+pub(crate) const END_GRACE: Duration = Duration::from_secs(2);
 /// The same for a server, which ends its tools first. Kimi Code takes 6 seconds if a command is running.
 const SERVER_END_GRACE: Duration = Duration::from_secs(9);
 

@@ -20,7 +20,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::deadline::{KILL_DEADLINE, Killed};
-use super::lifeline::Lifeline;
+use super::guard::{Guard, Kind, warn_unguarded};
 use super::{Exit, SERVER_END_GRACE};
 use crate::error::Error;
 use crate::transport::launch::Launch;
@@ -44,8 +44,8 @@ pub(super) struct Running {
     killed: Option<Killed>,
     /// A server, which ends its own children if it gets the time.
     is_server: bool,
-    /// Ends a server if this program is killed. `None` for other agents.
-    lifeline: Option<Box<Lifeline>>,
+    /// Ends the group with this program. `None` once the group has ended, or if the system could not start it.
+    guard: Option<Guard>,
 }
 
 /// A child process and how its end is noticed.
@@ -57,8 +57,8 @@ enum Child {
     Tokio(Box<tokio::process::Child>),
 }
 
-/// Starts the program. On Linux an agent that is not a server gets KILL when the calling thread ends, so that thread must
-/// live as long as the process. Call it in the context of a runtime; it panics, without starting anything, if that runtime
+/// Starts the program. Its group ends with this program, see [`super::guard`]. On Linux an agent that is not a server also gets
+/// KILL when the calling thread ends, so that thread must live as long as the process. Call it in the context of a runtime; it panics, without starting anything, if that runtime
 /// has no I/O.
 pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
     let (stdin, our_stdin) = pipe()?;
@@ -72,6 +72,9 @@ pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
     let exec = Exec::new(launch)?;
     let host = getpid();
     let is_server = launch.server.is_some();
+    let kind = if is_server { Kind::Server } else { Kind::Agent };
+    let mut guard = Guard::new(kind).inspect_err(warn_unguarded).ok();
+    let enlisting = guard.as_ref().map(Guard::enlisting);
     let mut command = Command::new(&launch.program);
     command.current_dir(&launch.current_dir).stdin(stdin).stdout(stdout).stderr(stderr);
     // SAFETY: between fork and exec the closure makes system calls only; all memory was allocated before. `exec` keeps the
@@ -88,24 +91,24 @@ pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
             let mut none = MaybeUninit::uninit();
             libc::sigemptyset(none.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+            // Nor that the host ignores the signals that end agents, as every job in the background of a shell ignores INT.
+            for signal in [libc::SIGINT, libc::SIGTERM] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            if let Some(enlisting) = &enlisting {
+                enlisting.enlist();
+            }
             // Not the standard library's `execvp`: it hands files that the kernel refuses to the shell.
             libc::execve(exec.program.as_ptr(), exec.args.as_ptr(), exec.env.as_ptr());
-            Err(io::Error::last_os_error())
+            let error = io::Error::last_os_error();
+            if let Some(enlisting) = &enlisting {
+                enlisting.withdraw();
+            }
+            Err(error)
         });
     }
-    let (pid, child) = Child::spawn(command)?;
-    let lifeline = if is_server { lifeline(pid) } else { None };
-    Ok((Running { pid, child: Some(child), exit: None, killed: None, is_server, lifeline }, pipes))
-}
-
-/// Starts the lifeline of a server. A server that gets one TERM ends its tools, which are not members of its group.
-fn lifeline(server: Pid) -> Option<Box<Lifeline>> {
-    let attached = pipe().and_then(|ends| Lifeline::attach(server, ends));
-    let warn = |error: &io::Error| {
-        tracing::warn!(pid = %server, %error, "the server would stay if this program were killed: /bin/sh, which waits for \
-            the end of the program, could not be started");
-    };
-    attached.inspect_err(warn).ok().map(Box::new)
+    let (pid, child) = Child::spawn(command, guard.as_mut())?;
+    Ok((Running { pid, child: Some(child), exit: None, killed: None, is_server, guard }, pipes))
 }
 
 /// Writes to the agent. A closed pipe is an error, never SIGPIPE.
@@ -142,14 +145,17 @@ fn die_with(_: Pid) -> io::Result<()> {
 }
 
 impl Child {
-    fn spawn(command: Command) -> io::Result<(Pid, Self)> {
+    fn spawn(command: Command, guard: Option<&mut Guard>) -> io::Result<(Pid, Self)> {
         #[cfg(target_os = "linux")]
         if pidfd::is_supported() {
-            return pidfd::spawn(command);
+            return pidfd::spawn(command, guard);
         }
         let mut command = tokio::process::Command::from(command);
         let child = command.spawn()?;
         let pid = child.id().and_then(|id| Pid::from_raw(id as i32)).ok_or_else(no_id)?;
+        if let Some(guard) = guard {
+            guard.guards(pid);
+        }
         Ok((pid, Self::Tokio(Box::new(child))))
     }
 
@@ -201,7 +207,7 @@ mod pidfd {
     use rustix::io::Errno;
     use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
-    use super::{AsyncFd, Child, Interest};
+    use super::{AsyncFd, Child, Guard, Interest, Signal};
 
     /// Returns whether the system has such descriptors. Linux before 5.3 and some sandboxes do not.
     pub(super) fn is_supported() -> bool {
@@ -211,20 +217,38 @@ mod pidfd {
         *SUPPORTED.get_or_init(open)
     }
 
-    pub(super) fn spawn(mut command: Command) -> io::Result<(Pid, Child)> {
-        let mut child = command.spawn()?;
-        let pid = Pid::from_child(&child);
-        let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from);
+    pub(super) fn spawn(mut command: Command, guard: Option<&mut Guard>) -> io::Result<(Pid, Child)> {
+        let unwatched = Unwatched(Some(command.spawn()?));
+        let pid = unwatched.pid();
+        if let (Some(guard), Some(pid)) = (guard, pid) {
+            guard.guards(pid);
+        }
+        let pid = pid.ok_or_else(super::no_id)?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         // SAFETY: what is registered owns the descriptor, and never exchanges it.
-        let register =
-            |pidfd| unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }.map_err(Into::into);
-        match pidfd.and_then(register) {
-            Ok(pidfd) => Ok((pid, Child::Pidfd { child, pidfd })),
-            Err(error) => {
-                // Without the descriptor its end would go unnoticed.
-                child.kill()?;
-                child.wait()?;
-                Err(error)
+        let pidfd = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?;
+        Ok((pid, Child::Pidfd { child: unwatched.watched()?, pidfd }))
+    }
+
+    /// A child whose end would go unnoticed. Dropped, for example because the runtime ends, it is killed with its group.
+    struct Unwatched(Option<std::process::Child>);
+
+    impl Unwatched {
+        fn pid(&self) -> Option<Pid> {
+            self.0.as_ref().map(Pid::from_child)
+        }
+
+        fn watched(mut self) -> io::Result<std::process::Child> {
+            self.0.take().ok_or_else(super::no_id)
+        }
+    }
+
+    impl Drop for Unwatched {
+        fn drop(&mut self) {
+            let Some(mut child) = self.0.take() else { return };
+            super::signal_group(Pid::from_child(&child), Signal::KILL);
+            if let Err(error) = child.kill().and_then(|()| child.wait()) {
+                tracing::warn!(pid = child.id(), %error, "an agent that was just started could not be ended");
             }
         }
     }
@@ -240,8 +264,8 @@ impl Running {
             let exit = match child.poll_exit(cx) {
                 Poll::Ready(status) => {
                     self.child = None;
-                    self.lifeline = None;
                     end_group(self.pid);
+                    self.guard = None;
                     status.map(exit_of).unwrap_or_else(|error| {
                         tracing::warn!(pid = self.pid(), %error, "the agent's exit status is lost: this program ignores \
                             SIGCHLD, or reaps children that are not its own");
@@ -252,7 +276,7 @@ impl Running {
                     let error = ready!(self.poll_still_running(cx));
                     tracing::warn!(%error, "the agent is left running");
                     if let Some(child) = self.child.take() {
-                        reap_in_background(self.pid, child, None);
+                        reap_in_background(self.pid, child, self.guard.take(), None);
                     }
                     Exit { still_running: Some(Box::new(error)), ..Exit::default() }
                 }
@@ -297,11 +321,11 @@ impl Drop for Running {
         let Some(child) = self.child.take() else { return };
         if self.is_server && self.killed.is_none() {
             signal_group(self.pid, Signal::INT);
-            return reap_in_background(self.pid, child, Some(SERVER_END_GRACE));
+            return reap_in_background(self.pid, child, self.guard.take(), Some(SERVER_END_GRACE));
         }
         signal_group(self.pid, Signal::KILL);
         drop(child.kill(self.pid));
-        reap_in_background(self.pid, child, None);
+        reap_in_background(self.pid, child, self.guard.take(), None);
     }
 }
 
@@ -327,9 +351,10 @@ fn still_running(pid: Pid, refused: Option<&io::Error>) -> Error {
 }
 
 /// Waits in the background for the end of a process that was killed, and reaps it. With `grace` the process is killed
-/// after this time.
-fn reap_in_background(pid: Pid, mut child: Child, grace: Option<Duration>) {
+/// after this time. If the program ends before, the guard ends the group.
+fn reap_in_background(pid: Pid, mut child: Child, guard: Option<Guard>, grace: Option<Duration>) {
     let reap = move || {
+        let _guard = guard;
         if let Some(grace) = grace {
             let until = Instant::now() + grace;
             while Instant::now() < until {
@@ -353,6 +378,7 @@ fn reap_in_background(pid: Pid, mut child: Child, grace: Option<Duration>) {
         end_group(pid);
     };
     if let Err(error) = std::thread::Builder::new().name("kimi-agent-reap".to_owned()).spawn(reap) {
+        signal_group(pid, Signal::KILL);
         tracing::warn!(%pid, %error, "the killed agent is not reaped: no thread for it");
     }
 }

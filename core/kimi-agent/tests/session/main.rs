@@ -9,6 +9,8 @@ mod agent;
 mod cassette;
 mod ends;
 mod errors;
+#[cfg(target_os = "linux")]
+mod left_behind;
 mod output;
 mod recording;
 mod replay;

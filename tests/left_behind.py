@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""Says what a run of the tests has left behind.
+
+    eval "$(tests/left_behind.py --before FILE)"
+    make test
+    tests/left_behind.py --after FILE
+
+The first call makes a folder for temporary files, prints `export` lines that give it and a mark to everything that is started
+next, and writes down what is there. The second one fails with a sentence for each process, listening port, temporary file,
+private folder and git worktree that is left. A process belongs to the run if it has the mark in its environment. Without any
+mark, it belongs to the run if its folder or an argument is in the run's folder, or an argument in the repository and it has no
+terminal. So nothing else on the machine changes the verdict. Processes are known on Linux only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+MARK = "KIMI_AGENT_TEST_RUN"
+# A server of an agent may take 9 seconds to end its tools after its program has ended; the rest is for a busy machine.
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process, with what shows where it comes from."""
+
+    pid: int
+    started: str
+    parent: int
+    has_terminal: bool
+    folder: str
+    arguments: tuple[str, ...]
+    environment: frozenset[str]
+
+    @property
+    def known_as(self) -> str:
+        """Differs for processes that have the same id one after the other."""
+        return f"{self.pid} {self.started}"
+
+    def is_from(self, run: dict[str, Any]) -> bool:
+        """Whether the run has started it."""
+        marks = [word for word in self.environment if word.startswith(f"{MARK}=")]
+        if marks:
+            return marks == [f"{MARK}={run['mark']}"]
+        words = (self.folder, *self.arguments)
+        if any(_is_in(word, run["temporary"]) for word in words):
+            return True
+        return not self.has_terminal and any(_is_in(word, run["root"]) for word in self.arguments)
+
+    def __str__(self) -> str:
+        words = " ".join(self.arguments)
+        return f"{self.pid} ({words if len(words) <= 200 else words[:200] + ' …'})"
+
+
+def _is_in(word: str, folder: str) -> bool:
+    return word == folder or word.startswith(folder + "/")
+
+
+def _process(folder: Path) -> Process | None:
+    """The process of this folder of /proc, unless it has ended, or belongs to another user."""
+    try:
+        if folder.stat().st_uid != os.getuid():
+            return None
+        stat = (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        if stat[0] in "ZX":
+            return None
+        words = (folder / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+        environment = (folder / "environ").read_bytes().decode("utf-8", "replace").split("\0")
+        cwd = os.readlink(folder / "cwd")
+        ids = int(folder.name), stat[19], int(stat[1])
+        return Process(*ids, stat[4] != "0", cwd, tuple(words[:-1]), frozenset(environment))
+    except OSError:
+        return None
+
+
+def processes() -> Iterator[Process]:
+    """The processes of this user, without this one and those that wait for it."""
+    found = [process for folder in Path("/proc").glob("[0-9]*") if (process := _process(folder))]
+    parents = {process.pid: process.parent for process in found}
+    waiting, pid = set(), os.getpid()
+    while pid in parents:
+        waiting.add(pid)
+        pid = parents[pid]
+    return (process for process in found if process.pid not in waiting)
+
+
+def _has_ended(process: Process, until: float) -> bool:
+    """Waits for its end, at most until then."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except OSError:
+        return True
+    try:
+        now = _process(Path("/proc") / str(process.pid))
+        if now is None or now.known_as != process.known_as:
+            return True
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(max(0.0, until - time.monotonic()) * 1000))
+    finally:
+        os.close(descriptor)
+
+
+def left_processes(run: dict[str, Any], patience: float) -> list[Process]:
+    """The processes of the run that do not end within this time, in seconds. Also those that they start meanwhile."""
+    until = time.monotonic() + patience
+    while True:
+        left = [process for process in processes() if process.known_as not in run["processes"] and process.is_from(run)]
+        if not left or time.monotonic() >= until:
+            return left
+        for process in left:
+            _has_ended(process, until)
+
+
+def ports(process: Process) -> list[int]:
+    """The TCP ports on which it listens."""
+    listening = {}
+    for name in ("tcp", "tcp6"):
+        try:
+            rows = Path(f"/proc/{process.pid}/net/{name}").read_text("ascii").splitlines()[1:]
+        except OSError:
+            continue
+        # The fields are the address, the state, of which 0A is to listen, and the inode.
+        listening.update({row[9]: int(row[1].rpartition(":")[2], 16) for row in map(str.split, rows) if row[3] == "0A"})
+    found = set()
+    try:
+        for link in Path(f"/proc/{process.pid}/fd").iterdir():
+            inode = os.readlink(link).removeprefix("socket:[").removesuffix("]")
+            found.update({listening[inode]} if inode in listening else ())
+    except OSError:
+        pass
+    return sorted(found)
+
+
+def worktrees(root: Path) -> list[str]:
+    """The git worktrees of the repository."""
+    listed = subprocess.run(
+        ["git", "-C", str(root), "worktree", "list", "--porcelain", "-z"], capture_output=True, text=True, check=True
+    )
+    return [line.removeprefix("worktree ") for line in listed.stdout.split("\0") if line.startswith("worktree ")]
+
+
+def entries(folder: Path) -> Iterator[str]:
+    """A sentence for each entry of the run's folder."""
+    for path in sorted(folder.iterdir()):
+        inside = sorted(entry.name for entry in path.iterdir()) if path.is_dir() and not path.is_symlink() else []
+        if path.name == f"kimi-agent-{os.getuid()}":
+            yield from (f"The private folder {path / name} is left." for name in inside)
+            continue
+        kind = "folder" if path.is_dir() else "file"
+        rest = f", with {len(inside)} entries such as {inside[0]}" if inside else ""
+        yield f"The temporary {kind} {path} is left{rest}."
+
+
+def before(file: Path) -> str:
+    """Writes down what is there, and returns the `export` lines."""
+    # Short, because the path of a socket has at most 107 bytes.
+    temporary = tempfile.mkdtemp(prefix="k-")
+    run = {
+        "mark": uuid.uuid4().hex,
+        "temporary": temporary,
+        "root": str(ROOT),
+        "processes": [process.known_as for process in processes()],
+        "worktrees": worktrees(ROOT),
+    }
+    file.write_text(json.dumps(run), "utf-8")
+    return f"export {MARK}={run['mark']}\nexport TMPDIR={shlex.quote(temporary)}"
+
+
+def after(file: Path, patience: float = PATIENCE) -> list[str]:
+    """A sentence for everything that is left. Deletes the run's folder if it is empty."""
+    run = json.loads(file.read_text("utf-8"))
+    found = []
+    for process in left_processes(run, patience):
+        found.append(f"Process {process} still runs in {process.folder}.")
+        found += [f"Process {process.pid} listens on port {port}." for port in ports(process)]
+    root = Path(run["root"])
+    found += [f"The git worktree {path} is left." for path in worktrees(root) if path not in run["worktrees"]]
+    temporary = Path(run["temporary"])
+    if temporary.is_dir():
+        found += entries(temporary)
+        if not found:
+            shutil.rmtree(temporary)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    moment = parser.add_mutually_exclusive_group(required=True)
+    moment.add_argument("--before", type=Path, metavar="FILE", help="writes down what is there, and prints `export` lines")
+    moment.add_argument("--after", type=Path, metavar="FILE", help="says what is left, and fails then")
+    arguments = parser.parse_args()
+    try:
+        if arguments.before:
+            return print(before(arguments.before))
+        found = after(arguments.after)
+    except (OSError, ValueError, KeyError, subprocess.CalledProcessError) as error:
+        raise SystemExit(f"left_behind: {error}. Run `tests/left_behind.py --before FILE` first, in a clone of git") from error
+    for sentence in found:
+        print(sentence, file=sys.stderr)
+    if found:
+        raise SystemExit(f"left_behind: the tests have left {len(found)} things, which are named above")
+
+
+if __name__ == "__main__":
+    main()
