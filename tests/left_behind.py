@@ -5,11 +5,12 @@
     make test
     tests/left_behind.py --after FILE
 
-The first call makes a folder for temporary files, prints `export` lines that give it and a mark to everything that is started
-next, and writes down what is there. The second one fails with a sentence for each process, listening port, temporary file,
-private folder and git worktree that is left. A process belongs to the run if it has the mark in its environment. Without any
-mark, it belongs to the run if its folder or an argument is in the run's folder, or an argument in the repository and it has no
-terminal. So nothing else on the machine changes the verdict. Processes are known on Linux only.
+The first call makes a folder for temporary files, and prints `export` lines with it and with a mark, for everything
+that is started next. It also writes down what is there. The second call fails with a sentence for each process,
+listening port, temporary file, private folder and git worktree that is left. A process belongs to the run if it has
+the mark in its environment. Without any mark, it belongs to the run if its folder or an argument is in the run's
+folder, or if an argument is in the repository and it has no terminal. So nothing else on the machine changes the
+verdict. Processes are known on Linux only.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Process:
         return not self.has_terminal and any(_is_in(word, run["root"]) for word in self.arguments)
 
     def __str__(self) -> str:
-        words = " ".join(self.arguments)
+        words = " ".join(" ".join(self.arguments).split())
         return f"{self.pid} ({words if len(words) <= 200 else words[:200] + ' …'})"
 
 
@@ -203,15 +204,19 @@ def after(file: Path, patience: float = PATIENCE) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     moment = parser.add_mutually_exclusive_group(required=True)
-    moment.add_argument("--before", type=Path, metavar="FILE", help="writes down what is there, and prints `export` lines")
+    moment.add_argument(
+        "--before", type=Path, metavar="FILE", help="writes down what is there, and prints `export` lines"
+    )
     moment.add_argument("--after", type=Path, metavar="FILE", help="says what is left, and fails then")
     arguments = parser.parse_args()
     try:
         if arguments.before:
-            return print(before(arguments.before))
+            print(before(arguments.before))
+            return
         found = after(arguments.after)
     except (OSError, ValueError, KeyError, subprocess.CalledProcessError) as error:
-        raise SystemExit(f"left_behind: {error}. Run `tests/left_behind.py --before FILE` first, in a clone of git") from error
+        advice = "Run `tests/left_behind.py --before FILE` first, in a clone of git"
+        raise SystemExit(f"left_behind: {error}. {advice}") from error
     for sentence in found:
         print(sentence, file=sys.stderr)
     if found:

@@ -13,10 +13,12 @@ from unittest import mock
 
 import left_behind
 
-LISTEN = (
-    "import socket, sys; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(); print(s.getsockname()[1], flush=True); "
-    "sys.stdin.read()"
-)
+LISTEN = """
+import socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+sys.stdin.read()
+"""
 
 
 @unittest.skipUnless(sys.platform == "linux", "it reads /proc")
@@ -29,7 +31,9 @@ class LeftBehind(unittest.TestCase):
         self.git("init", "-q", str(self.root))
         self.git("-C", str(self.root), "commit", "-q", "--allow-empty", "-m", "x")
         self.file = self.folder / "before"
-        for patch in (mock.patch.object(left_behind, "ROOT", self.root), mock.patch.object(tempfile, "tempdir", str(self.folder))):
+        root = mock.patch.object(left_behind, "ROOT", self.root)
+        temporary = mock.patch.object(tempfile, "tempdir", str(self.folder))
+        for patch in (root, temporary):
             patch.start()
             self.addCleanup(patch.stop)
         lines = left_behind.before(self.file).splitlines()
@@ -42,9 +46,8 @@ class LeftBehind(unittest.TestCase):
         subprocess.run(["git", *identity, *words], check=True, capture_output=True)
 
     def start(self, *command: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
-        child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=cwd, env={**os.environ, **(env or {})}
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        child = subprocess.Popen(command, text=True, cwd=cwd, env={**os.environ, **(env or {})}, **pipes)
 
         def end() -> None:
             child.kill()
