@@ -13,7 +13,7 @@ from pathlib import Path
 
 from real.install import InstallFailed, NoPython, command, kimi_code
 
-from . import real, releases, runners, trace
+from . import alone, real, releases, runners, trace
 from .scenario import Scenario, prepared, updated
 
 Say = Callable[[str], None]
@@ -165,19 +165,25 @@ def play_real(
     plays = [play for play in plays if play.skips.keys() != commands.keys()]
     versions = [version for version in versions if any(play.version == version for play in plays)]
     agents = _agents(versions, plays, commands, say)
-    jobs: list[Callable[[], None]] = []
+    jobs: dict[str, alone.Job] = {}
+    starts = alone.Starts()
     lock = threading.Lock()
     count = 0
 
-    def job(play: Play, language: str) -> None:
+    def job(play: Play, language: str, suffix: str) -> str | None:
         nonlocal count
         name = play.scenario.name
-        directory = scratch / f"{play.version}-{language}" / name
+        version = str(play.version)
+        directory = scratch / f"{version}-{language}" / f"{name}{suffix}"
         directory.mkdir(parents=True)
-        with real.staged(play.scenario, directory, releases.release(str(play.version))) as (case, model):
-            path = case_file(directory.parent / f"{name}.case", case)
-            env = real.runner_env([*through(directory), *agents[str(play.version)]])
-            outcome = runners.run(commands[language], {name: path}, env)[name]
+        with real.staged(play.scenario, directory, releases.release(version)) as (case, model):
+            path = case_file(directory.parent / f"{name}{suffix}.case", case)
+            env = real.runner_env([*through(directory), *agents[version]])
+            with starts.turn(version) as begun:
+                outcome = runners.run(commands[language], {name: path}, env, begun)[name]
+            failure = alone.own_failure(play.scenario.expect, outcome)
+            if failure and not suffix:
+                return failure
             orphans = real.left_behind(directory)
             if orphans:
                 outcome.problem = outcome.problem or f"left behind: {'; '.join(orphans)}"
@@ -191,6 +197,7 @@ def play_real(
                     say(f"{count} of {len(jobs)} runs with a real agent done")
                 if play.outcomes.keys() | play.skips.keys() == commands.keys():
                     done(play)
+        return None
 
     for play in plays:
         if play.missing and not play.missing.refused:
@@ -201,11 +208,11 @@ def play_real(
             if reason:
                 play.skips[language] = reason
             elif play.version in agents and language not in play.skips:
-                jobs.append(partial(job, play, language))
+                jobs[f"{play.title} in {language}"] = partial(job, play, language)
         if play.skips.keys() == commands.keys():
             done(play)
     say(f"{len(jobs)} runs with a real agent, {at_once} at once")
-    runners.parallel(jobs, at_once)
+    alone.play_all(jobs, at_once, say)
     return plays
 
 

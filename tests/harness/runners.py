@@ -75,12 +75,20 @@ def built(program: str) -> Path:
     raise RunnerMissing(f"cargo built no program called {program}")
 
 
-def run(argv: list[str], cases: Mapping[str, Path], env: Mapping[str, str] | None = None) -> dict[str, Outcome]:
-    """Runs the cases in one process, and in a further one what is left: after an early end, or of too many cases."""
+def run(
+    argv: list[str],
+    cases: Mapping[str, Path],
+    env: Mapping[str, str] | None = None,
+    begun: Callable[[], None] = lambda: None,
+) -> dict[str, Outcome]:
+    """Runs the cases in one process, and in a further one what is left: after an early end, or of too many cases.
+
+    `begun` is called for each line of a trace. The first one says that the agent has answered.
+    """
     left = dict(cases)
     outcomes: dict[str, Outcome] = {}
     while left:
-        done = _run_once(argv, _first(left), env)
+        done = _run_once(argv, _first(left), env, begun)
         # A process that didn't get as far as its first case must not be tried for ever.
         if not done:
             done = {next(iter(left)): Outcome(problem="the runner printed no case")}
@@ -102,7 +110,9 @@ def _first(cases: Mapping[str, Path]) -> dict[str, Path]:
     return chosen
 
 
-def _run_once(argv: list[str], cases: Mapping[str, Path], env: Mapping[str, str] | None) -> dict[str, Outcome]:
+def _run_once(
+    argv: list[str], cases: Mapping[str, Path], env: Mapping[str, str] | None, begun: Callable[[], None]
+) -> dict[str, Outcome]:
     process = subprocess.Popen(
         [*argv, *map(str, cases.values())],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -145,6 +155,7 @@ def _run_once(argv: list[str], cases: Mapping[str, Path], env: Mapping[str, str]
             since = now
         elif isinstance(line, dict):
             current.lines.append(line)
+            begun()
         else:
             current.problem = f"a line of the runner's output is no JSON object: {row!r}"
         current.seconds = now - since

@@ -41,8 +41,8 @@ def _status(pid: int, name: str) -> int:
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that it has now."""
-    return _status(pid, "VmRSS") * 1024
+    """Bytes of memory that it has now, without pages of files."""
+    return (_status(pid, "RssAnon") + _status(pid, "RssShmem")) * 1024
 
 
 def peak(pid: int) -> int:

@@ -70,7 +70,8 @@ class Program:
         self._temporary = tempfile.TemporaryDirectory(prefix="limits-")
         self.folder = Path(self._temporary.name)
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            # A session holds its working directory: the path of the clone must not count.
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/",
             env={**os.environ, "TMPDIR": str(self.folder), **env},
         )  # fmt: skip
         self.pid = self._process.pid
@@ -138,7 +139,7 @@ class Program:
     def growth(self) -> Iterator[Callable[[], int]]:
         """The most by which its own memory grew. Pages of files do not count: the kernel loads code in large pieces."""
         code = proc.mapped_files(self.pid)
-        before = proc.reset_peak(self.pid) - code
+        before = proc.reset_peak(self.pid)
 
         def grown() -> int:
             return max(0, proc.peak(self.pid) - max(code, proc.mapped_files(self.pid)) - before)

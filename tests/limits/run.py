@@ -12,7 +12,9 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
+import os
 import sys
 import tempfile
 import time
@@ -37,13 +39,21 @@ def main() -> int:
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--json", type=Path, help="where the figures go")
     arguments = parser.parse_args()
+    if not arguments.rust_program.is_file():
+        raise SystemExit(f"limits: there is no program {arguments.rust_program}; run `make build` first")
+    unknown = set(arguments.languages.split(",")) - set(LANGUAGES)
+    if unknown:
+        raise SystemExit(f"limits: {', '.join(sorted(unknown))} is not a language; there are {', '.join(LANGUAGES)}")
+    cases = [case for case in [*memory.CASES, *lifecycle.CASES] if arguments.only in case.__name__]
+    if not cases:
+        names = ", ".join(case.__name__ for case in [*memory.CASES, *lifecycle.CASES])
+        raise SystemExit(f"limits: no case has a name with {arguments.only!r}; there are {names}")
+    same_everywhere()
     figures: dict[str, dict[str, Any]] = {}
     failed = 0
     with tempfile.TemporaryDirectory(prefix="limits-") as folder:
         machine = Machine(arguments.rust_program.resolve(), arguments.full, Path(folder))
-        for case in [*memory.CASES, *lifecycle.CASES]:
-            if arguments.only not in case.__name__:
-                continue
+        for case in cases:
             for language in arguments.languages.split(","):
                 begun = time.monotonic()
                 try:
@@ -62,6 +72,14 @@ def main() -> int:
     passed = sum(len(by_language) for by_language in figures.values())
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
+
+
+def same_everywhere() -> None:
+    """Sets what the figures would depend on from machine to machine, for this process and its programs."""
+    # Allocators and runtimes take memory for each processor.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    # With huge pages, the first byte of a piece of memory takes 2 MiB. 41 is PR_SET_THP_DISABLE of linux/prctl.h.
+    ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)
 
 
 def shown(value: object) -> str:

@@ -147,6 +147,8 @@ def record(versions: list[str], names: list[str], at_once: int, say: Callable[[s
             for one in plays:
                 complaints = play.judge(one, ["rust"]).complaints
                 directory = scratch / f"{version}-rust" / one.scenario.name
+                again = directory.with_name(f"{directory.name}-again")
+                directory = again if again.exists() else directory
                 log = directory.with_name(f"{directory.name}.log")
                 if complaints:
                     failed += 1

@@ -27,7 +27,7 @@ from typing import Any
 
 import table
 from agents import AGENTS, TESTS, Agent
-from harness import play, real, runners, trace
+from harness import alone, play, real, runners, trace
 from harness.scenario import REAL_LANGUAGES, Scenario, fill, load_all, prepared
 from real import install
 from real.model import ScriptedModel
@@ -104,10 +104,19 @@ def without_cancelled_usage(line: dict[str, Any]) -> dict[str, Any]:
     return {key: told for key, told in line.items() if key != "usage"}
 
 
-def perform(one: play.Play, agent: Agent, words: list[str], language: str, scratch: Path, log: Path | None) -> None:
-    """Plays a case in one language."""
+def perform(
+    one: play.Play,
+    agent: Agent,
+    words: list[str],
+    language: str,
+    scratch: Path,
+    log: Path | None,
+    starts: alone.Starts,
+    suffix: str,
+) -> str | None:
+    """Plays a case in one language. Returns why to play it again, if its agent ended by itself."""
     name = one.scenario.name
-    directory = scratch / f"{agent.name}-{language}" / name
+    directory = scratch / f"{agent.name}-{language}" / f"{name}{suffix}"
     (directory / "work").mkdir(parents=True)
     command = executable(agent, words, directory, log)
     runner = runners.command(language)
@@ -125,8 +134,14 @@ def perform(one: play.Play, agent: Agent, words: list[str], language: str, scrat
         options |= case.get("options", {})
         options["env"] = {**env, **options.get("env", {})}
         program = real.with_agent_options(case["program"], options)
-        path = play.case_file(directory.parent / f"{name}.case", {**case, "options": options, "program": program})
-        outcome = runners.run(runner, {name: path}, real.runner_env(command))[name]
+        path = play.case_file(
+            directory.parent / f"{name}{suffix}.case", {**case, "options": options, "program": program}
+        )
+        with starts.turn(agent.name) as begun:
+            outcome = runners.run(runner, {name: path}, real.runner_env(command), begun)[name]
+        failure = alone.own_failure(one.scenario.expect, outcome)
+        if failure and not suffix:
+            return failure
         orphans = real.left_behind(directory)
         if orphans:
             outcome.problem = outcome.problem or f"left behind: {'; '.join(orphans)}"
@@ -141,6 +156,7 @@ def perform(one: play.Play, agent: Agent, words: list[str], language: str, scrat
         one.outcomes[language] = outcome
         one.unused[language] = 0 if "refused" in own_course(one.scenario, agent) else model.unused
         (directory / "requests.json").write_text(json.dumps(model.requests, indent=1), "utf-8")
+    return None
 
 
 def languages_of(chosen: argparse.Namespace, agent: Agent, case: Scenario) -> list[str]:
@@ -203,7 +219,8 @@ def main() -> int:
     plays: list[tuple[play.Play, Agent, list[str]]] = []
     scratch = Path(tempfile.mkdtemp(prefix="agents-")).resolve()
     failed = 0
-    jobs = []
+    jobs: dict[str, alone.Job] = {}
+    starts = alone.Starts()
     everything = chosen.all or chosen.table or chosen.agents
     for agent in AGENTS.values():
         if agent.name not in chosen.agents.split(",") if chosen.agents else agent.elsewhere and not everything:
@@ -217,9 +234,10 @@ def main() -> int:
             plays.append((one, agent, languages))
             for language in languages:
                 log = scratch / f"{agent.name}-{case.name}.log" if chosen.record else None
-                jobs.append(partial(perform, one, agent, words, language, scratch, log))
+                job = partial(perform, one, agent, words, language, scratch, log, starts)
+                jobs[f"{one.scenario.name} ({agent.name}, {language})"] = job
     say(f"{len(jobs)} runs with an agent, {play.AT_ONCE} at once")
-    runners.parallel(jobs, play.AT_ONCE)
+    alone.play_all(jobs, play.AT_ONCE, say)
     verdicts = []
     for one, agent, languages in plays:
         verdict = play.judge(one, languages)
