@@ -15,8 +15,11 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import facts
 from blocks import Block, Mistake, read
+from harness import usage
 from languages import ROOT, Failure, Workshop
 
 SHOWN = ("text", "markdown")
@@ -99,6 +102,13 @@ def _is_chosen(document: Path, words: list[str]) -> bool:
 def main(words: list[str]) -> int:
     """Exits with 1 where anything failed."""
     chosen = [path for path in documents() if _is_chosen(path, words)]
+    if not chosen:
+        usage.stop(
+            "docs",
+            f"no document has a path with {' or '.join(map(repr, words))}; they are README.md and those in docs/",
+        )
+    usage.needs("docs", "cargo", "node", "npm")
+    usage.needs_package("docs")
     blocks = [block for path in chosen for block in read(path, ROOT)]
     outputs: dict[str, str] = {}
     for before, block in itertools.pairwise(blocks):
@@ -128,4 +138,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(usage.reported("docs", lambda: main(sys.argv[1:])))

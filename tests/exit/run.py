@@ -13,8 +13,15 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from harness import usage
+
 # The first argument is another number.
-EXITS = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+_GIVEN = sys.argv[1] if len(sys.argv) > 1 else "60"
+if not _GIVEN.isdecimal() or int(_GIVEN) == 0:
+    usage.stop("exit", f"the number of exits is {_GIVEN!r}; give a number from 1 on, or nothing for 60")
+EXITS = int(_GIVEN)
 # Far beyond what an exit takes on a loaded machine: who takes longer hangs.
 HANG = 120
 
@@ -205,6 +212,7 @@ def leave(name: str, folder: Path) -> str | None:
 
 def main() -> int:
     """Prints what went wrong, by way; 1 if anything did."""
+    usage.needs_package("exit")
     names = [name for _ in range(-(-EXITS // len(WAYS))) for name in WAYS][:EXITS]
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(3) as pool:
         # One of each first, so that the files are there.
@@ -217,4 +225,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(usage.reported("exit", main))

@@ -25,7 +25,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS))
 
-from harness import runners  # noqa: E402
+from harness import runners, usage  # noqa: E402
 from harness.scenario import LANGUAGES  # noqa: E402
 
 from explore.checks import Complaint, complaints  # noqa: E402
@@ -132,6 +132,8 @@ def text(scenario: dict[str, object]) -> str:
 
 def main() -> int:
     chosen = arguments()
+    usage.chosen("explore", "--languages", chosen.languages, LANGUAGES)
+    usage.needs_package("explore")
     until = time.monotonic() + 60 * (chosen.minutes or 0)
     counts: Counter[str] = Counter()
     commands = {language: runners.command(language) for language in chosen.languages.split(",")}
@@ -146,4 +148,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(usage.reported("explore", main))

@@ -22,11 +22,18 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from kimi_agent.testing import scripted_agent
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from harness import usage
+
+usage.needs_package("kills")
+usage.needs("kills", "git")
+
+from kimi_agent.testing import scripted_agent  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bindings-python" / "tests"))
 
-from complete_program import SCRIPT, blocks, git, make_repository
+from complete_program import SCRIPT, blocks, git, make_repository  # noqa: E402
 
 JOBS = 40
 KILLS = 4
@@ -123,6 +130,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    if arguments.rounds < 1:
+        usage.stop("kills", f"--rounds is {arguments.rounds}; give a number from 1 on")
     agent = [os.fspath(word) for word in scripted_agent(SCRIPT)]
     failed = 0
     for number in range(arguments.rounds):
@@ -143,4 +152,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(usage.reported("kills", main))

@@ -22,8 +22,11 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import lifecycle
 import memory
+from harness import usage
 from proc import Failure
 from program import Machine
 
@@ -39,22 +42,20 @@ def main() -> int:
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--json", type=Path, help="where the figures go")
     arguments = parser.parse_args()
-    if not arguments.rust_program.is_file():
-        raise SystemExit(f"limits: there is no program {arguments.rust_program}; run `make build` first")
-    unknown = set(arguments.languages.split(",")) - set(LANGUAGES)
-    if unknown:
-        raise SystemExit(f"limits: {', '.join(sorted(unknown))} is not a language; there are {', '.join(LANGUAGES)}")
+    languages = usage.chosen("limits", "--languages", arguments.languages, LANGUAGES)
+    usage.needs("limits", arguments.rust_program, "node")
     cases = [case for case in [*memory.CASES, *lifecycle.CASES] if arguments.only in case.__name__]
     if not cases:
         names = ", ".join(case.__name__ for case in [*memory.CASES, *lifecycle.CASES])
-        raise SystemExit(f"limits: no case has a name with {arguments.only!r}; there are {names}")
+        usage.stop("limits", f"no case has a name with {arguments.only!r}; there are {names}")
+    usage.needs_package("limits")
     same_everywhere()
     figures: dict[str, dict[str, Any]] = {}
     failed = 0
     with tempfile.TemporaryDirectory(prefix="limits-") as folder:
         machine = Machine(arguments.rust_program.resolve(), arguments.full, Path(folder))
         for case in cases:
-            for language in arguments.languages.split(","):
+            for language in languages:
                 begun = time.monotonic()
                 try:
                     measured = case(machine, language)
@@ -88,4 +89,4 @@ def shown(value: object) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(usage.reported("limits", main))

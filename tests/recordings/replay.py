@@ -29,7 +29,7 @@ RECORDED = TESTS / "recorded"
 REASONS = Path(__file__).with_name("reasons.json")
 sys.path.insert(0, str(TESTS))
 
-from harness import runners, trace  # noqa: E402
+from harness import runners, trace, usage  # noqa: E402
 from recordings.convert import convert_all  # noqa: E402
 from recordings.program import Program  # noqa: E402
 
@@ -130,6 +130,9 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="print the traces")
     parser.add_argument("--keep", action="store_true", help="leave the recordings for a look")
     chosen = parser.parse_args()
+    usage.chosen("replay", "--languages", chosen.languages, LANGUAGES)
+    if not chosen.folder.is_dir():
+        usage.stop("replay", f"there is no folder {chosen.folder}; --folder names one with recorded traffic")
     started = time.monotonic()
     scratch = Path(tempfile.mkdtemp(prefix="replay-")).resolve()
     try:
@@ -146,6 +149,8 @@ def main() -> int:
 def run(chosen: argparse.Namespace, scratch: Path) -> int:
     made, refused = convert_all(chosen.folder, scratch / "recordings")
     made = {name: path for name, path in made.items() if not chosen.only or any(part in name for part in chosen.only)}
+    if not made:
+        usage.stop("replay", f"no recording has a name with {' or '.join(map(repr, chosen.only))} in {chosen.folder}")
     languages = chosen.languages.split(",")
     commands = {language: runners.command(language) for language in dict.fromkeys(["rust", *languages])}
     events = recorded_events(made, commands["rust"])
@@ -172,4 +177,4 @@ def run(chosen: argparse.Namespace, scratch: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(usage.reported("replay", main))

@@ -29,6 +29,10 @@ from typing import Any
 
 import plan
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from harness import usage
+
 HERE = Path(__file__).resolve().parent
 # Far beyond what a round or an ending takes on a loaded machine: what takes longer hangs.
 PATIENCE = 180.0
@@ -301,12 +305,12 @@ def main() -> int:
         chosen.seconds = 60 * chosen.minutes
     if chosen.show:
         os.environ["KIMI_SOAK_SHOW"] = "1"
+    languages = usage.chosen("soak", "--languages", chosen.languages, plan.LANGUAGES)
+    usage.needs("soak", chosen.agent, "node")
+    usage.needs_package("soak")
     print(f"soak: seed {chosen.seed}, {chosen.seconds:.0f} s", flush=True)
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        soaks = [
-            Soak(chosen, language, chosen.agent.resolve(), Path(folder) / language)
-            for language in chosen.languages.split(",")
-        ]
+        soaks = [Soak(chosen, language, chosen.agent.resolve(), Path(folder) / language) for language in languages]
         threads = [threading.Thread(target=soak.run) for soak in soaks]
         for thread in threads:
             thread.start()
@@ -320,4 +324,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(usage.reported("soak", main))

@@ -16,6 +16,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from harness import usage
 from receiver import names, receiver, values
 from trees import comparable, names_of, points
 
@@ -75,6 +78,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--update", action="store_true", help="write expected.json")
     update = parser.parse_args().update
+    usage.needs("telemetry", Path(PLAYERS["rust"][0]), "node")
+    usage.needs_package("telemetry")
     scenarios = json.loads((HERE / "scenarios.json").read_text("utf-8"))
     played = {language: play(language, scenarios) for language in PLAYERS}
     if update:
@@ -106,4 +111,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(usage.reported("telemetry", main))

@@ -27,7 +27,7 @@ from typing import Any
 
 import table
 from agents import AGENTS, TESTS, Agent
-from harness import alone, play, real, runners, trace
+from harness import alone, play, real, runners, trace, usage
 from harness.scenario import REAL_LANGUAGES, Scenario, fill, load_all, prepared
 from real import install
 from real.model import ScriptedModel
@@ -216,6 +216,14 @@ def main() -> int:
     begun = time.monotonic()
     if chosen.check:
         return table.check()
+    names = usage.chosen("agents", "--agents", chosen.agents, AGENTS) if chosen.agents else []
+    if chosen.languages:
+        usage.chosen("agents", "--languages", chosen.languages, REAL_LANGUAGES)
+    cases = load_all(HERE / "cases", [])
+    if not any(chosen.only in case.name for case in cases):
+        known = ", ".join(case.name for case in cases)
+        usage.stop("agents", f"no case has a name with {chosen.only!r}; there are {known}")
+    usage.needs("agents", "npm", "node")
     plays: list[tuple[play.Play, Agent, list[str]]] = []
     scratch = Path(tempfile.mkdtemp(prefix="agents-")).resolve()
     failed = 0
@@ -223,7 +231,7 @@ def main() -> int:
     starts = alone.Starts()
     everything = chosen.all or chosen.table or chosen.agents
     for agent in AGENTS.values():
-        if agent.name not in chosen.agents.split(",") if chosen.agents else agent.elsewhere and not everything:
+        if agent.name not in names if names else agent.elsewhere and not everything:
             continue
         words = agent.launch(say)
         for case in load_all(HERE / "cases", [chosen.only] if chosen.only else []):
@@ -262,4 +270,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(usage.reported("agents", main))
+    except install.InstallFailed as error:
+        usage.stop("agents", f"{error}\nThe agents come from npm and PyPI: run this again with access to the network")
