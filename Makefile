@@ -9,12 +9,15 @@ ifeq ($(filter oneshell,$(.FEATURES)),)
 $(error This Makefile needs GNU make 3.82 or later. On macOS: brew install make, and then gmake)
 endif
 
-CACHE := $(CURDIR)/.cache
+# Relative, because make cannot name files below a folder whose path has spaces.
+CACHE := .cache
+# For recipes that change the folder, and for programs that do.
+HERE := "$(CURDIR)"
 # Published packages; and development packages, which the demo and the tests use: not optimised, and built in a tenth of the time.
-DIST := $(CURDIR)/dist
+DIST := dist
 PACKAGES := $(CACHE)/packages
 VENV := $(CACHE)/venv
-PY := $(VENV)/bin/python
+PY := $(HERE)/$(VENV)/bin/python
 # The crates of the core.
 CORE := -p kimi-agent-protocol -p kimi-agent-files -p kimi-agent-policy -p kimi-agent-client -p kimi-agent-testing -p kimi-agent-command -p kimi-agent-bridge -p kimi-agent
 FEATURES := --features kimi-agent/mcp,kimi-agent/testing
@@ -78,14 +81,14 @@ $(PACKAGES)/%: SCRIPT := build:debug
 	$(call say,Building the wheel)
 	@mkdir -p $* && rm -f $*/*.whl
 	@$(PY) tools/third_party.py
-	@cd bindings-python && $(VENV)/bin/maturin build -q $(MODE) --locked --interpreter $(PY) --sbom-include=sbom.cdx.json --out $*
+	@cd bindings-python && $(HERE)/$(VENV)/bin/maturin build -q $(MODE) --locked --interpreter $(PY) --sbom-include=sbom.cdx.json --out $(HERE)/$*
 	@ls -l $*/*.whl && touch $@
 
 %/.npm: $(VENV)/.ready bindings-node/node_modules/.ready $(INSPECTOR) $(NODE_SOURCES) tools/third_party.py
 	$(call say,Building the npm packages)
 	@mkdir -p $* && rm -f $*/*.tgz
 	@$(PY) tools/third_party.py
-	@cd bindings-node && npm run --silent $(SCRIPT) && node scripts/pack.mjs $*
+	@cd bindings-node && npm run --silent $(SCRIPT) && node scripts/pack.mjs $(HERE)/$*
 	@ls -l $*/*.tgz && touch $@
 
 $(VENV)/.installed: $(PACKAGES)/.wheel
@@ -107,7 +110,7 @@ endif
 
 .PHONY: demo
 demo: $(VENV)/.installed $(PACKAGES)/.npm ## Runs the main job in three languages; AGENT=kimi takes the kimi on PATH.
-	@tools/demo.sh "$(PY)" "$(AGENT)"
+	@tools/demo.sh $(PY) "$(AGENT)"
 
 .PHONY: demo-picture
 demo-picture: $(VENV)/.installed ## Writes docs/assets/demo.svg, the picture in the README, from what the demo prints.
@@ -263,7 +266,7 @@ test-limits: build ## What sessions take of memory and leave behind, counted, in
 test-instructions: $(VENV)/.ready ## Instructions of the core's hot paths, against the recorded counts.
 	$(call say,Counting the instructions of the hot paths)
 	@cargo build -q --release --locked -p instruction-paths
-	@$(PY) bench/instructions/count.py --valgrind "$$(tools/valgrind.sh $(CACHE)/valgrind)" --program "$(TARGET)/release/instruction-paths"
+	@$(PY) bench/instructions/count.py --valgrind "$$(tools/valgrind.sh $(HERE)/$(CACHE)/valgrind)" --program "$(TARGET)/release/instruction-paths"
 
 .PHONY: test-soak
 test-soak: build ## Ten seconds of random sessions in Python and Node: nothing hangs, leaks or crosses.
@@ -298,7 +301,7 @@ test-foreign: tests/foreign/node/node_modules/.ready ## The agent's side, driven
 	@cargo programs -q
 	@export KIMI_SCRIPTED_AGENT="$(TARGET)/debug/kimi-scripted-agent" && \
 		(cd tests/foreign/node && npm test --silent) && \
-		CARGO_TARGET_DIR=$(CACHE)/foreign cargo test -q --locked --manifest-path tests/foreign/rust/Cargo.toml
+		CARGO_TARGET_DIR=$(HERE)/$(CACHE)/foreign cargo test -q --locked --manifest-path tests/foreign/rust/Cargo.toml
 
 .PHONY: test-acp
 test-acp: build ## Agents that others have written, with a scripted model on loopback; the table of them is current.
@@ -334,12 +337,12 @@ $(CACHE)/audit/.ready: tests/packages/requirements.txt $(VENV)/.ready
 .PHONY: test-packages
 test-packages: build $(CACHE)/audit/.ready ## The wheel and the tarballs, in fresh environments.
 	$(call say,Trying the packages in fresh environments)
-	@tests/packages/run.sh "$(PYTHON)" $(PACKAGES) $(CACHE)/audit/bin
+	@tests/packages/run.sh "$(PYTHON)" $(HERE)/$(PACKAGES) $(HERE)/$(CACHE)/audit/bin
 
 .PHONY: test-published
 test-published: wheels $(CACHE)/audit/.ready ## The same with the published packages, in dist/.
 	$(call say,Trying the published packages in fresh environments)
-	@tests/packages/run.sh "$(PYTHON)" $(DIST) $(CACHE)/audit/bin
+	@tests/packages/run.sh "$(PYTHON)" $(HERE)/$(DIST) $(HERE)/$(CACHE)/audit/bin
 
 tests/bundles/node_modules/.ready: tests/bundles/package-lock.json
 	@cd tests/bundles && npm ci --no-audit --no-fund --loglevel=error
@@ -370,7 +373,7 @@ test-crates: $(INSPECTOR) ## The crates as cargo would publish them: each compil
 	@cargo package -q --locked --allow-dirty --no-verify $(CRATES)
 	@tests/packages/crates.sh "$(TARGET)/package"
 	$(call say,Building the documentation of the crates as docs.rs does)
-	@CARGO_TARGET_DIR=$(CACHE)/docs.rs tools/check_crates.py docs $(filter-out -p,$(CRATES))
+	@CARGO_TARGET_DIR=$(HERE)/$(CACHE)/docs.rs tools/check_crates.py docs $(filter-out -p,$(CRATES))
 
 .PHONY: test-features
 test-features: ## Each crate compiles without features, and with each of its features alone.
@@ -380,12 +383,12 @@ test-features: ## Each crate compiles without features, and with each of its fea
 .PHONY: test-minimal-versions
 test-minimal-versions: ## The crates compile with the oldest dependencies that their manifests allow, and with the oldest Rust.
 	$(call say,Checking the crates with their oldest dependencies)
-	@tools/minimal_versions.sh $(CACHE)/minimal $(MSRV) $(CRATES)
+	@tools/minimal_versions.sh $(HERE)/$(CACHE)/minimal $(MSRV) $(CRATES)
 
 .PHONY: test-semver
 test-semver: ## The version fits the changes of the crates since their last release, or since the git revision BASELINE.
 	$(call say,Comparing the API of the crates with an older one)
-	@BASELINE=$(BASELINE) tools/semver.sh $(CACHE)/cargo $(filter-out -p,$(CRATES))
+	@BASELINE=$(BASELINE) tools/semver.sh $(HERE)/$(CACHE)/cargo $(filter-out -p,$(CRATES))
 
 .PHONY: test-msrv
 test-msrv: ## The crates compile with the oldest Rust that Cargo.toml names, which rustup installs.
@@ -407,7 +410,7 @@ lint-systems: $(INSPECTOR) ## Clippy on the Rust code for macOS and for Windows 
 .PHONY: test-cross
 test-cross: tests/registry/node_modules/.ready ## The same without optimisation, in a tenth of the time, into .cache/cross.
 	$(call say,Trying the packages of all systems)
-	@"$(PYTHON)" tools/cross/cross.py --quick --all-tests --out $(CACHE)/cross/packages $(TARGETS)
+	@"$(PYTHON)" tools/cross/cross.py --quick --all-tests --out $(HERE)/$(CACHE)/cross/packages $(TARGETS)
 
 $(DIST)/.sdist: $(VENV)/.ready $(INSPECTOR) $(PY_SOURCES) tools/third_party.py
 	$(call say,Packing the source distribution)
@@ -421,7 +424,7 @@ sdist: $(DIST)/.sdist ## Packs the source distribution of the Python package int
 .PHONY: test-sdist
 test-sdist: sdist ## The source distribution compiles with stable Rust and runs, and is refused for a Python without its lock.
 	$(call say,Trying the source distribution)
-	@tests/packages/sdist.sh "$(PYTHON)" $(DIST)/kimi_agent-*.tar.gz $(CACHE)/sdist
+	@tests/packages/sdist.sh "$(PYTHON)" $(HERE)/$(DIST)/kimi_agent-*.tar.gz $(HERE)/$(CACHE)/sdist
 
 tests/registry/node_modules/.ready: tests/registry/package-lock.json
 	@cd tests/registry && npm ci --no-audit --no-fund --loglevel=error
@@ -440,7 +443,7 @@ test-wine: bindings-node/node_modules/.ready ## The core and the Node package as
 .PHONY: test-programs
 test-programs: build tests/site/node_modules/.ready ## Programs of the cookbook, with the scripted agent; pages in a headless browser.
 	$(call say,Running whole programs)
-	@for run in tests/programs/{node,python}/run.sh; do "$$run" "$(PY)" "$(PACKAGES)"; done
+	@for run in tests/programs/{node,python}/run.sh; do "$$run" $(PY) $(HERE)/$(PACKAGES); done
 
 .PHONY: test-telemetry
 test-telemetry: build ## The same spans and metrics in all three languages.
@@ -508,13 +511,13 @@ docs: docs-api ## Builds the site into dist/site: open dist/site/index.html in a
 .PHONY: docs-version
 docs-version: docs-api ## Commits the site as VERSION to the local branch gh-pages, with its list of versions; pushes nothing.
 	$(call say,Adding the site of version $(VERSION) to the branch gh-pages)
-	@PATH="$(SITE)/venv/bin:$$PATH" NO_MKDOCS_2_WARNING=1 DOCS_OFFLINE=false DOCS_RUST="$(TARGET)/doc" DOCS_COMMAND="$(TARGET)/debug/kimi-agent" \
+	@PATH=$(HERE)/"$(SITE)/venv/bin:$$PATH" NO_MKDOCS_2_WARNING=1 DOCS_OFFLINE=false DOCS_RUST="$(TARGET)/doc" DOCS_COMMAND="$(TARGET)/debug/kimi-agent" \
 		mike deploy -F site/mkdocs.yml --update-aliases $(VERSION) latest
 
 # --- measurements ---
 
 BENCH := $(CACHE)/bench
-BENCH_TARGET := $(or $(CARGO_TARGET_DIR),$(BENCH)/target)
+BENCH_TARGET := "$(or $(CARGO_TARGET_DIR),$(CURDIR)/$(BENCH)/target)"
 
 $(BENCH)/venv/.ready: bench/requirements.txt tools/check_tools.sh
 	$(call say,Setting up what the Python package is measured against)
@@ -529,7 +532,7 @@ bench/clients/node_modules/.ready: bench/clients/package-lock.json
 
 $(BENCH)/.installed: $(BENCH)/venv/.ready bench/clients/node_modules/.ready $(DIST)/.wheel $(DIST)/.npm
 	@$(BENCH)/venv/bin/python -m pip install -q --force-reinstall --no-deps $(DIST)/*.whl
-	@cd bench/clients && npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error $(DIST)/*.tgz
+	@cd bench/clients && npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error $(HERE)/$(DIST)/*.tgz
 	@touch $@
 
 .PHONY: bench-build
@@ -604,14 +607,14 @@ lint: build lint-prose inspector-setup ## Formatting, lints and types of all thr
 	@tools/release.py check
 	$(call say,Linting the workflows)
 	@$(VENV)/bin/zizmor --quiet --offline .github/workflows
-	@PATH="$(VENV)/bin:$$PATH" actionlint
+	@PATH=$(HERE)/"$(VENV)/bin:$$PATH" actionlint
 	@$(PY) tools/check_workflows.py
 	@$(PY) tools/check_rust_examples.py "$(TARGET)/doc/kimi_agent"
 	$(call say,Linting Python)
 	@$(VENV)/bin/ruff check -q bindings-python tests tools demo bench site && $(VENV)/bin/ruff format -q --check bindings-python tests tools demo bench site
 	@$(PY) tools/check_docstrings.py
 	@$(PY) tools/package_readmes.py --check
-	@cd bindings-python && $(VENV)/bin/mypy && $(VENV)/bin/pyright --pythonpath $(PY) && tools/stubtest.sh $(VENV)
+	@cd bindings-python && $(HERE)/$(VENV)/bin/mypy && $(HERE)/$(VENV)/bin/pyright --pythonpath $(PY) && tools/stubtest.sh $(HERE)/$(VENV)
 	$(call say,Linting TypeScript)
 	@cd bindings-node && npm run --silent lint
 	@cd inspector && npm run --silent lint
