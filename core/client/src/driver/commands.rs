@@ -63,7 +63,7 @@ pub(crate) enum Command {
     },
     /// Closes the session, with this `close_timeout` if one is given.
     Close(Option<Duration>),
-    /// Ends the session at once, because it was never opened.
+    /// Closes the session within [`LINGER`](super::shutdown::LINGER), because it was never opened.
     Abandon,
     Kill,
 }

@@ -21,7 +21,7 @@ use super::io::Io;
 use super::now;
 use super::records::{Records, RecordsRead, RecordsSource};
 use super::shared::Shared;
-use super::shutdown::STALL_TIMEOUT;
+use super::shutdown::{LINGER, STALL_TIMEOUT};
 use crate::connection::{CallKey, Connection, Output, RequestKey, Scope, StatusChange, StepTag, TurnKey};
 use crate::dialect::{Handshake, InitializeParams};
 use crate::endpoint::{ConnectionKey, HandshakeRole, first_id};
@@ -521,16 +521,10 @@ impl SessionDriver {
         self.closing.stage = Stage::Killed;
     }
 
-    /// Ends a session that was never opened. It leaves immediately, and an agent of its own is ended: it has nothing to
-    /// finish.
+    /// Ends a session that was never opened. It has nothing to finish, so an agent of its own gets little time.
     pub(super) fn abandon(&mut self) {
-        self.begin_close();
-        self.connection.close(&Error::SessionClosed);
-        if !matches!(self.closing.stage, Stage::Killed | Stage::WithProcess) {
-            self.closing.stage = Stage::Failed;
-        }
         self.closing.is_abandoned = true;
-        self.closing.shortened = Some(Duration::ZERO);
+        self.begin_close_within(Some(self.closing.close_timeout.min(LINGER)));
     }
 
     /// Fails the session with this error. It leaves immediately.

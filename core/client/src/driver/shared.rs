@@ -352,7 +352,7 @@ impl Shared {
         self.begin_close_within(None);
     }
 
-    /// Ends the session in the background, because it was never opened. An agent of its own does not get `close_timeout`.
+    /// Closes the session in the background, because it was never opened. An agent of its own does not get all of `close_timeout`.
     pub(crate) fn abandon(&self) {
         self.close(Error::SessionClosed);
         self.send(Command::Abandon);

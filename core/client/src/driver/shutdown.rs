@@ -8,8 +8,8 @@ use crate::transport::{END_GRACE, Exit};
 
 /// After its exit: how long descendants that hold the pipe may delay the end of the output.
 const DRAIN: Duration = Duration::from_millis(500);
-/// After it closed a pipe: how long an agent may take to exit by itself.
-const LINGER: Duration = Duration::from_secs(1);
+/// After it closed a pipe, or if no session was opened: how long an agent may take to exit by itself.
+pub(super) const LINGER: Duration = Duration::from_secs(1);
 /// During a cancel for a close: how long an agent may read nothing while input is pending.
 pub(super) const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// After its exit: how long to wait for the end of its stderr.

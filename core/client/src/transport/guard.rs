@@ -83,8 +83,19 @@ fn helper() -> MutexGuard<'static, Option<Helper>> {
 }
 
 impl Guard {
-    /// Starts the helper if it does not run. Agents started with this guard are ended with the program.
-    pub(super) fn new(kind: Kind) -> io::Result<Self> {
+    /// Starts the helper if it does not run. Agents started with this guard are ended with the program. `None` if the system
+    /// has no `/bin/sh`.
+    pub(super) fn new(kind: Kind) -> io::Result<Option<Self>> {
+        match Self::start(kind) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+                warn_unguarded(&error);
+                Ok(None)
+            }
+            started => started.map(Some),
+        }
+    }
+
+    fn start(kind: Kind) -> io::Result<Self> {
         let mut slot = helper();
         // The helper of the program from which this one was forked guards the agents of that program.
         let own = slot.take_if(|helper| helper.host == getpid());
@@ -92,7 +103,8 @@ impl Guard {
             Some(helper) => helper,
             None => Helper::start(BTreeMap::new())?,
         };
-        if matches!(current.process.try_wait(), Ok(Some(_))) {
+        // An error means that it has ended, too: a program that ignores SIGCHLD gets no exit status.
+        if !matches!(current.process.try_wait(), Ok(None)) {
             current.replace();
         }
         current.guards += 1;
@@ -190,7 +202,7 @@ impl Drop for Helper {
     }
 }
 
-pub(super) fn warn_unguarded(error: &io::Error) {
+fn warn_unguarded(error: &io::Error) {
     tracing::warn!(%error, "agents and what they have started may stay if this program is killed: /bin/sh, which waits for its \
         end, could not be started");
 }

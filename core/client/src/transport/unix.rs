@@ -20,7 +20,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::deadline::{KILL_DEADLINE, Killed};
-use super::guard::{Guard, Kind, warn_unguarded};
+use super::guard::{Guard, Kind};
 use super::{Exit, SERVER_END_GRACE};
 use crate::error::Error;
 use crate::transport::launch::Launch;
@@ -44,7 +44,7 @@ pub(super) struct Running {
     killed: Option<Killed>,
     /// A server, which ends its own children if it gets the time.
     is_server: bool,
-    /// Ends the group with this program. `None` once the group has ended, or if the system could not start it.
+    /// Ends the group with this program. `None` once the group has ended, or if the system has no `/bin/sh`.
     guard: Option<Guard>,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
     let host = getpid();
     let is_server = launch.server.is_some();
     let kind = if is_server { Kind::Server } else { Kind::Agent };
-    let mut guard = Guard::new(kind).inspect_err(warn_unguarded).ok();
+    let mut guard = Guard::new(kind)?;
     let enlisting = guard.as_ref().map(Guard::enlisting);
     let mut command = Command::new(&launch.program);
     command.current_dir(&launch.current_dir).stdin(stdin).stdout(stdout).stderr(stderr);

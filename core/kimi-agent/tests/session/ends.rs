@@ -162,10 +162,12 @@ fn end_of_runtime_ends_agent() {
 async fn start_dropped_during_detection_leaves_no_agent() {
     const SCRIPT: &str = r#"
         case "$*" in *--version*) echo asked > "$PIPES/asked"; exec tail -f /dev/null;; esac
+        # TERM comes first if the machine is busy.
+        trap 'echo closed > "$PIPES/closed"' EXIT
+        trap exit TERM
         read -r line
         echo '{"jsonrpc":"2.0","id":"initialize-1","error":{"code":-32601,"message":"method not found"}}'
         while read -r line; do :; done
-        echo closed > "$PIPES/closed"
     "#;
     let pipes = tempfile::tempdir().unwrap();
     for name in ["asked", "closed"] {
