@@ -44,6 +44,7 @@ class Process:
     pid: int
     started: str
     parent: int
+    group: int
     has_terminal: bool
     folder: str
     arguments: tuple[str, ...]
@@ -84,21 +85,22 @@ def _process(folder: Path) -> Process | None:
         words = (folder / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
         environment = (folder / "environ").read_bytes().decode("utf-8", "replace").split("\0")
         cwd = os.readlink(folder / "cwd")
-        ids = int(folder.name), stat[19], int(stat[1])
+        ids = int(folder.name), stat[19], int(stat[1]), int(stat[2])
         return Process(*ids, stat[4] != "0", cwd, tuple(words[:-1]), frozenset(environment))
     except OSError:
         return None
 
 
 def processes() -> Iterator[Process]:
-    """The processes of this user, without this one and those that wait for it."""
+    """The processes of this user, without this one, those that wait for it, and those that read what it prints."""
     found = [process for folder in Path("/proc").glob("[0-9]*") if (process := _process(folder))]
     parents = {process.pid: process.parent for process in found}
     waiting, pid = set(), os.getpid()
     while pid in parents:
         waiting.add(pid)
         pid = parents[pid]
-    return (process for process in found if process.pid not in waiting)
+    pipeline = (os.getppid(), os.getpgrp())
+    return (process for process in found if process.pid not in waiting and (process.parent, process.group) != pipeline)
 
 
 def _has_ended(process: Process, until: float) -> bool:
@@ -159,7 +161,8 @@ def worktrees(root: Path) -> list[str]:
 
 def entries(folder: Path) -> Iterator[str]:
     """A sentence for each entry of the run's folder."""
-    for path in sorted(folder.iterdir()):
+    # pytest keeps the folders of its last runs, for a look.
+    for path in sorted(path for path in folder.iterdir() if not path.name.startswith("pytest-of-")):
         inside = sorted(entry.name for entry in path.iterdir()) if path.is_dir() and not path.is_symlink() else []
         if path.name == f"kimi-agent-{os.getuid()}":
             yield from (f"The private folder {path / name} is left." for name in inside)
@@ -185,7 +188,7 @@ def before(file: Path) -> str:
 
 
 def after(file: Path, patience: float = PATIENCE) -> list[str]:
-    """A sentence for everything that is left. Deletes the run's folder if it is empty."""
+    """A sentence for everything that is left. Deletes the run's folder if there is nothing."""
     run = json.loads(file.read_text("utf-8"))
     found = []
     for process in left_processes(run, patience):

@@ -63,6 +63,7 @@ class LeftBehind(unittest.TestCase):
 
     def test_clean_run_leaves_nothing(self) -> None:
         self.start("sh", "-c", "echo; read line")
+        (self.temporary / "pytest-of-me").mkdir()
         self.assertEqual(self.left(), [])
         self.assertFalse(self.temporary.exists())
 
