@@ -37,6 +37,7 @@ test("missing native module is an error with platform, file and remedy", () => {
 });
 
 test("command without its native module writes one line", () => {
+  cpSync(join(root, "dist"), join(folder, "dist"), { recursive: true });
   const program = join(folder, "dist/command.cjs");
   const { status, stdout, stderr } = spawnSync(process.execPath, [program, "--version"], { encoding: "utf8" });
   assert.deepEqual([status, stdout], [1, ""], stderr);
