@@ -171,6 +171,7 @@ test-nightly: build ## Runs what takes long and rarely fails. Some hours; most o
 	@$(MAKE) test-acp-all
 	@$(MAKE) test-newest
 	@$(MAKE) test-real
+	@$(MAKE) test-regressions
 	@$(MAKE) test-mutants
 
 # --- the checks, one by one ---
@@ -242,6 +243,7 @@ test-docs: build ## Every code block in the documents; the page of measurements 
 	$(call say,Running the code blocks of the documents)
 	@$(PY) -m pytest -q tests/docs
 	@$(PY) -m pytest -q bench/tests
+	@$(PY) -m pytest -q tests/regressions
 	@$(PY) tests/docs/run.py
 	@$(PY) tools/demo_svg.py --check
 
@@ -572,6 +574,11 @@ explore: build ## Random programs through all languages for MINUTES (10), from t
 $(CACHE)/cargo/bin/cargo-mutants:
 	$(call say,Installing cargo-mutants)
 	@cargo install -q --debug --locked --root $(CACHE)/cargo --version 27.1.0 cargo-mutants
+
+.PHONY: test-regressions
+test-regressions: build ## Puts defects back that were fixed once; make test must notice each. ONLY names one of them.
+	$(call say,Putting defects back)
+	@$(PY) tests/regressions/run.py $(ONLY:%=--only %)
 
 .PHONY: test-mutants
 test-mutants: $(CACHE)/cargo/bin/cargo-mutants ## Changes the protocol code in small ways, which its unit tests must notice; MUTANTS adds arguments.
