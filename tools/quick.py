@@ -83,6 +83,13 @@ def checks(python: str) -> list[Check]:
             lambda _: ["make", "-s", "test-generated"],
         ),
         Check(
+            "regressions",
+            "patches of defects that were fixed once apply",
+            r"^(core|bindings-python|bindings-node|inspector|tools|tests/(regressions|harness|docs))/",
+            lambda _: [python, "tests/regressions/run.py", "--check"],
+            "whether the tests notice these defects: make test-regressions",
+        ),
+        Check(
             "mypy",
             "the types of the Python package",
             r"^bindings-python/.*\.pyi?$",

@@ -87,10 +87,10 @@ def test_proof_without_target_is_refused() -> None:
 @pytest.mark.parametrize(
     ("path", "names"),
     [
-        ("core/policy/src/rule.rs", ["rustfmt", "clippy", "rust", "build", "scenarios"]),
-        ("core/protocol/src/lib.rs", ["rustfmt", "generated", "clippy", "rust", "build", "scenarios"]),
-        ("bindings-python/python/kimi_agent/_turn.py", ["ruff", "mypy", "python", "scenarios"]),
-        ("bindings-node/lib/turn.ts", ["build", "node", "eslint", "scenarios"]),
+        ("core/policy/src/rule.rs", ["rustfmt", "regressions", "clippy", "rust", "build", "scenarios"]),
+        ("core/protocol/src/lib.rs", ["rustfmt", "generated", "regressions", "clippy", "rust", "build", "scenarios"]),
+        ("bindings-python/python/kimi_agent/_turn.py", ["ruff", "regressions", "mypy", "python", "scenarios"]),
+        ("bindings-node/lib/turn.ts", ["regressions", "build", "node", "eslint", "scenarios"]),
         ("docs/guides/batches.md", ["prose", "documents"]),
         ("tests/scenarios/cancel.json", ["scenarios"]),
         ("LICENSE", []),
