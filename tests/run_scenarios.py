@@ -203,7 +203,7 @@ def play_real(
 ) -> list[play.Play]:
     def left_out(scenario: Scenario, version: str) -> dict[str, str]:
         if chosen.quick:
-            return releases.quick_left_out(scenario.name, version, chosen.languages)
+            return releases.quick_left_out(scenario, version, chosen.languages)
         done = matrix.played(report.results, scenario, version) if chosen.missing else {}
         done = {**done, **releases.other_languages(version, chosen.languages)}
         return {language: why for language, why in done.items() if language in commands}

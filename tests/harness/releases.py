@@ -62,6 +62,10 @@ class Release:
         return f"Kimi Code {self.number}{over}" if self.kimi_code else self.version
 
 
+# The main job.
+EACH_RELEASE = {"text", "approve", "cancel_in_stream", "external_tool"}
+
+
 @functools.cache
 def table() -> dict[str, Any]:
     return dict(json.loads(TABLE.read_text("utf-8")))
@@ -86,10 +90,16 @@ def quick() -> list[str]:
     return [version for version, row in table()["releases"].items() if "quick" in row]
 
 
-def quick_left_out(case: str, version: str, languages: list[str]) -> dict[str, str]:
-    """The languages that the selection does not play a case in, and why: they take turns from release to release."""
-    turn = zlib.crc32(case.encode()) + quick().index(version)
-    chosen = languages[turn % len(languages)]
+def quick_left_out(case: Scenario, version: str, languages: list[str]) -> dict[str, str]:
+    """The languages that the selection does not play a case in with a release, and why.
+
+    The releases that can play a case take turns, and so do the languages. Some cases are played with each release.
+    """
+    turn = zlib.crc32(case.name.encode())
+    able = [one for one in quick() if not cast(case, one).missing] or quick()
+    if case.name not in EACH_RELEASE and version != able[turn % len(able)]:
+        return dict.fromkeys(languages, "it is the turn of another release")
+    chosen = languages[(turn // len(able) + quick().index(version)) % len(languages)]
     return {language: f"it is the turn of {chosen}" for language in languages if language != chosen}
 
 

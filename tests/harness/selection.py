@@ -44,7 +44,7 @@ def features(scenario: Scenario) -> set[str]:
     return {
         *(f"option {name}" for given in options for name in _members(given)),
         *(f"operation {op['op']}.{name}" for op in scenario.data["program"] for name in ("", *_members(op))),
-        *(f"action {name}" for name in _actions(scenario.data["agent"]["script"])),
+        *(f"action {name}" for name in _actions(scenario.data["agent"].get("script", []))),
         *(name for line in scenario.expect or [] for name in _shown(line)),
     }
 

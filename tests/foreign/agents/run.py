@@ -37,7 +37,7 @@ from table import own_course
 HERE = Path(__file__).resolve().parent
 TEE = TESTS / "real/tee.py"
 # It has most in it.
-ALL_LANGUAGES = "work"
+EACH_AGENT = "work"
 # In others there are addresses and secrets of the moment.
 RECORDS = "work"
 # Gemini CLI makes the ids of calls of the time.
@@ -160,15 +160,21 @@ def perform(
 
 
 def languages_of(chosen: argparse.Namespace, agent: Agent, case: Scenario) -> list[str]:
-    """In a selection the languages take turns over the cases of an agent, and one case is played in all."""
+    """In a selection the languages take turns over the cases of an agent."""
     if chosen.languages:
         return list(chosen.languages.split(","))
-    if chosen.all or (not chosen.record and case.name == ALL_LANGUAGES):
+    if chosen.all:
         return list(REAL_LANGUAGES)
     if chosen.record:
         return ["rust"]
     turn = zlib.crc32(f"{agent.name} {case.name}".encode())
     return [REAL_LANGUAGES[turn % len(REAL_LANGUAGES)]]
+
+
+def has_turn(agent: Agent, case: Scenario) -> bool:
+    """Whether the selection plays a case with an agent: the agents that can play it take turns, but for one case."""
+    able = [one for one in AGENTS.values() if not one.elsewhere and "lacking" not in own_course(case, one)]
+    return case.name == EACH_AGENT or agent is able[zlib.crc32(case.name.encode()) % len(able)]
 
 
 def without_commands(text: str) -> str:
@@ -230,12 +236,15 @@ def main() -> int:
     jobs: dict[str, alone.Job] = {}
     starts = alone.Starts()
     everything = chosen.all or chosen.table or chosen.agents
+    selects = not (everything or chosen.only or chosen.languages or chosen.record)
     for agent in AGENTS.values():
         if agent.name not in names if names else agent.elsewhere and not everything:
             continue
         words = agent.launch(say)
         for case in load_all(HERE / "cases", [chosen.only] if chosen.only else []):
             if "lacking" in own_course(case, agent):
+                continue
+            if selects and not has_turn(agent, case):
                 continue
             languages = languages_of(chosen, agent, case)
             one = play.Play(cast(case, agent), f"{agent.name} {agent.version}")
@@ -251,7 +260,7 @@ def main() -> int:
         verdict = play.judge(one, languages)
         verdicts.append((agent, verdict, languages))
         failed += verdict.status != "pass"
-        print(f"{verdict.status}  {one.scenario.name} ({one.version}: {', '.join(languages)})")
+        print(f"{verdict.status}  {one.scenario.name} ({one.version}: {', '.join(languages)})  {one.seconds:.2f} s")
         for complaint in verdict.complaints:
             print("  " + complaint.replace("\n", "\n  "))
         for language, outcome in one.outcomes.items() if chosen.show else ():
