@@ -172,8 +172,8 @@ def entries(folder: Path) -> Iterator[str]:
         yield f"The temporary {kind} {path} is left{rest}."
 
 
-def before(file: Path) -> str:
-    """Writes down what is there, and returns the `export` lines."""
+def before(file: Path) -> dict[str, str]:
+    """Writes down what is there, and returns the variables of everything that is started next."""
     # Short, because the path of a socket has at most 107 bytes.
     temporary = tempfile.mkdtemp(prefix="k-")
     run = {
@@ -184,7 +184,7 @@ def before(file: Path) -> str:
         "worktrees": worktrees(ROOT),
     }
     file.write_text(json.dumps(run), "utf-8")
-    return f"export {MARK}={run['mark']}\nexport TMPDIR={shlex.quote(temporary)}"
+    return {MARK: run["mark"], "TMPDIR": temporary}
 
 
 def after(file: Path, patience: float = PATIENCE) -> list[str]:
@@ -214,7 +214,8 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         if arguments.before:
-            print(before(arguments.before))
+            for name, value in before(arguments.before).items():
+                print(f"export {name}={shlex.quote(value)}")
             return
         found = after(arguments.after)
     except (OSError, ValueError, KeyError, subprocess.CalledProcessError) as error:

@@ -25,6 +25,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+import left_behind  # noqa: E402
+
 DURATIONS = ROOT / ".cache/durations.json"
 SLOWEST = 20
 # Many targets wait more than they compute.
@@ -165,19 +169,23 @@ def main() -> int:
     if chosen.at_once < 1:
         parser.error("--at-once is a number from 1 on")
     started = time.monotonic()
+    DURATIONS.parent.mkdir(exist_ok=True)
+    noted = DURATIONS.with_name("before.json")
+    os.environ.update(left_behind.before(noted))
     proof = Proof(os.environ.get("MAKE", "make"))
     # What several targets need is there before they begin, so that no two of them make it.
     proof.run(["build"], 1)
     if not proof.failed:
         proof.run([target for target in chosen.targets if target != "build"], chosen.at_once)
     print(summary(proof.steps))
-    DURATIONS.parent.mkdir(exist_ok=True)
     DURATIONS.write_text(json.dumps(durations(proof.steps), indent=1, ensure_ascii=False) + "\n", "utf-8")
     print(f"\nall of it took {time.monotonic() - started:.0f} s; .cache/durations.json has the durations")
     for step in proof.failed:
         print(f"\n--- failures of {step.target}", *step.failures(), sep="\n")
-    if proof.failed:
-        print(f"\nfailed: {' '.join(step.target for step in proof.failed)}")
+    left = left_behind.after(noted)
+    print("\n=== What the tests have left behind", *(left or ["nothing"]), sep="\n")
+    if proof.failed or left:
+        print("\nfailed:", *(step.target for step in proof.failed), *(["left behind"] if left else []))
         return 1
     print("everything passed")
     return 0

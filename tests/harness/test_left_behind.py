@@ -36,8 +36,7 @@ class LeftBehind(unittest.TestCase):
         for patch in (root, temporary):
             patch.start()
             self.addCleanup(patch.stop)
-        lines = left_behind.before(self.file).splitlines()
-        self.run_environment = dict(line.removeprefix("export ").split("=", 1) for line in lines)
+        self.run_environment = left_behind.before(self.file)
         self.temporary = Path(self.run_environment["TMPDIR"])
         self.addCleanup(shutil.rmtree, self.temporary, True)
 
