@@ -1,15 +1,17 @@
 // Recordings: the files, what is in them, and what is not.
 
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
+import { after, test } from "node:test";
 
 import { createSession, InvalidOption, openAgent, tool } from "../dist/index.mjs";
 import { replayedAgent, scriptedAgent } from "../dist/testing.mjs";
 
-const folder = () => mkdtempSync(join(tmpdir(), "recording-"));
+const all = mkdtempSync(join(tmpdir(), "recordings-"));
+after(() => rmSync(all, { recursive: true }));
+const folder = () => mkdtempSync(join(all, "recording-"));
 const entries = (file) => readFileSync(file, "utf8").trimEnd().split("\n").map((line) => JSON.parse(line));
 const types = (file) => entries(file).map((entry) => entry.type).filter((type) => type !== "message");
 

@@ -110,7 +110,8 @@ class Player:
         else:
             # Threads end by themselves, and the garbage collector of Node takes its time.
             eventually(f"more than before ({self.before})", self.counts, self.as_before)
-        self.resident.append(status(self.pid, "VmRSS") * 1024)
+        # Without pages of files, which the kernel loads in pieces of any size.
+        self.resident.append((status(self.pid, "RssAnon") + status(self.pid, "RssShmem")) * 1024)
 
     def counts(self) -> dict[str, Any]:
         return {
