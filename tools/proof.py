@@ -136,7 +136,8 @@ class Proof:
 
 def environment(target: str) -> dict[str, str]:
     """The variables of a target. Those of an outer `make` are about that one."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+    outer = ("BUILT", "MAKEFLAGS", "MFLAGS", "MAKELEVEL")
+    kept = {name: value for name, value in os.environ.items() if name not in outer}
     return {**kept, **OWN_VARIABLES, **({} if target == "build" else BUILT)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ def played(monkeypatch: pytest.MonkeyPatch, folder: Path, language: str, says: A
     """The runner's report of a round with one actor, whose agent does `says`."""
     actor = {**ACTOR, "script": {"turns": [says]}, **changes}
     made = {"round": 0, "width": 1, "collect": False, "agents": [], "actors": [actor]}
+    # The plan of a round that fails is kept among the temporary files.
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setattr(plan, "make", lambda *_: json.loads(json.dumps(made)))
     chosen = Namespace(seed="test", round=0, times=1, seconds=0)
     soak = run.Soak(chosen, language, AGENT, folder / language)
