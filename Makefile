@@ -191,11 +191,17 @@ test-python: $(VENV)/.installed ## The Python package on the oldest Python from 
 	@$(PY) tools/each_python.py --on $(if $(FULL),all,oldest) $(PACKAGES) -- -m pytest -q $(PYTEST_WORKERS) bindings-python/tests
 	@$(if $(FULL),,$(PY) tools/each_python.py --on newest $(PACKAGES) -- -m pytest -q $(PYTEST_WORKERS) -m interpreter bindings-python/tests)
 
+tests/node-runners/node_modules/.ready: tests/node-runners/package-lock.json
+	@cd tests/node-runners && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
 .PHONY: test-node
-test-node: $(if $(BUILT),,$(PACKAGES)/.npm) ## The Node package on this Node, and a part of its tests on Node 24 and 26; FULL=1: all of them.
+test-node: $(if $(BUILT),,$(PACKAGES)/.npm) tests/node-runners/node_modules/.ready ## The Node package on this Node, under Jest and vitest, and a part of its tests on Node 24 and 26; FULL=1: all of them.
 	$(call say,Testing the Node package)
 	@cd bindings-node && npm test --silent
 	@cd bindings-node && for node in 24 26; do node scripts/newer-node.mjs $$node $(if $(FULL),,--smoke); done
+	$(call say,Testing the Node package under Jest and vitest)
+	@cd tests/node-runners && npm test --silent
 
 .PHONY: test-generated
 test-generated: $(VENV)/.ready ## Generated files are up to date: types, pages of the reference, the blocking API of Python.

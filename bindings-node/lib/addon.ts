@@ -284,6 +284,10 @@ export declare class NativeTurn {
   get isSettled(): boolean
   /** A ticket for the result as JSON. Refused in the handler `within` if the turn waits for it. */
   result(within?: number | undefined | null): number
+  /** Refused if the turn waits for the handler `within`, which wants to wait for the next event. */
+  checkWait(within: number): void
+  /** The program leaves the turn on purpose: no warning is logged. */
+  noteUsed(): void
   /** A ticket for the end of the turn, which is cancelled. */
   cancel(): number
   /** A ticket for the agent's answer to the steering. */
@@ -359,6 +363,9 @@ export declare function checkNames(names: Array<string>): void;
 
 /** Decides about a tool call by a policy that was read. Takes and returns JSON. */
 export declare function checkPolicyJson(policy: string, call: string, workDir: string): string;
+
+/** Throws for the first name that is not an option of a prompt. */
+export declare function checkPromptNames(names: Array<string>): void;
 
 /** Throws if the scripted agent would refuse the script, which is JSON or the path of a file. */
 export declare function checkScript(script: string, isPath: boolean): void;

@@ -3,14 +3,14 @@
 import "./dispose.js";
 
 import type { NativeAgent, Opening } from "./addon.js";
-import { checkedOptions, optionJson, show, wrongOption } from "./arguments.js";
+import { checkedOptions, refuseOtherOptions, show, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
-import { callNative } from "./errors.js";
+import { callNative, laterAtCaller } from "./errors.js";
 import { Handlers } from "./handlers.js";
 import type { AgentOptions, AgentSessionOptions } from "./option-types.js";
 import { type PreparedOptions, prepareOptions } from "./options.js";
 import type { OutputOf, OutputSchema } from "./output.js";
-import { type CloseOptions, Session } from "./session.js";
+import { type CloseOptions, closeTimeout, Session } from "./session.js";
 import { takeSignal } from "./signal.js";
 
 /** A session that an agent keeps. */
@@ -99,7 +99,7 @@ export class Agent implements AsyncDisposable {
   async createSession<S extends OutputSchema | undefined = undefined>(
     options: AgentSessionOptions<S> = {},
   ): Promise<Session<OutputOf<S>>> {
-    return this.#open(null, null, checkedOptions("createSession()", options));
+    return this.#open("createSession", () => [null, null], options);
   }
 
   /**
@@ -121,7 +121,7 @@ export class Agent implements AsyncDisposable {
     sessionId: string,
     options: Omit<AgentSessionOptions<S>, "sessionId"> = {},
   ): Promise<Session<OutputOf<S>>> {
-    return this.#open(existingSession("resume", sessionId), null, options);
+    return this.#open("resume", () => [existingSession("resume", sessionId), null], options);
   }
 
   /**
@@ -144,7 +144,7 @@ export class Agent implements AsyncDisposable {
     sessionId: string,
     options: Omit<AgentSessionOptions<S>, "sessionId"> = {},
   ): Promise<Session<OutputOf<S>>> {
-    return this.#open(null, existingSession("fork", sessionId), options);
+    return this.#open("fork", () => [null, existingSession("fork", sessionId)], options);
   }
 
   /**
@@ -160,12 +160,14 @@ export class Agent implements AsyncDisposable {
    * for (const { id, title } of await agent.listSessions({ workDir: "." })) console.log(id, title);
    * ```
    */
-  async listSessions({ workDir }: { workDir?: string | undefined } = {}): Promise<SessionInfo[]> {
-    const given: unknown = workDir;
-    if (given !== undefined && given !== null && typeof given !== "string") {
-      throw wrongOption("workDir", `expected the path of a directory, got ${show(given)}`);
-    }
-    const sessions = await this.#bridge.run<NativeSessionInfo[]>(() => this.#native.listSessions(workDir), this);
+  async listSessions(options: { workDir?: string | undefined } = {}): Promise<SessionInfo[]> {
+    const begin = (): number => {
+      refuseOtherOptions(checkedOptions("listSessions()", options), ["workDir"]);
+      const workDir: unknown = options.workDir ?? undefined;
+      if (workDir === undefined || typeof workDir === "string") return this.#native.listSessions(workDir);
+      throw wrongOption("workDir", `expected the path of a directory, got ${show(workDir)}`);
+    };
+    const sessions = await this.#bridge.run<NativeSessionInfo[]>([this, "listSessions"], begin, this);
     return sessions.map(({ id, work_dir, title, updated_at }) => ({ id, workDir: work_dir, title, updatedAt: updated_at }));
   }
 
@@ -184,8 +186,8 @@ export class Agent implements AsyncDisposable {
    * ```
    */
   async deleteSession(sessionId: string): Promise<void> {
-    const id = existingSession("deleteSession", sessionId);
-    await this.#bridge.run(() => this.#native.deleteSession(id), this);
+    const begin = (): number => this.#native.deleteSession(existingSession("deleteSession", sessionId));
+    await this.#bridge.run([this, "deleteSession"], begin, this);
   }
 
   /**
@@ -202,9 +204,7 @@ export class Agent implements AsyncDisposable {
    * ```
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    const { timeout } = checkedOptions("close()", options);
-    const keep = [this, this.#handlers];
-    await this.#bridge.run(() => this.#native.close(optionJson("timeout", timeout ?? null)), keep);
+    await this.#bridge.run([this, "close"], () => this.#native.close(closeTimeout(options)), [this, this.#handlers]);
   }
 
   /**
@@ -217,17 +217,21 @@ export class Agent implements AsyncDisposable {
   }
 
   async #open<Value>(
-    resume: string | null,
-    fork: string | null,
+    method: "createSession" | "resume" | "fork",
+    ids: () => [resume: string | null, fork: string | null],
     options: AgentSessionOptions,
   ): Promise<Session<Value>> {
-    const opener = {
-      agent: this,
-      signal: this.#signal,
-      open: ({ optionsJson, callbacks }: PreparedOptions): Opening =>
-        this.#native.createSession(resume, fork, optionsJson, callbacks),
-    };
-    const session = await Session.open<Value>(this.#bridge, options, opener);
+    const session = await laterAtCaller([this, method], () => {
+      checkedOptions(`${method}()`, options);
+      const [resume, fork] = ids();
+      const opener = {
+        agent: this,
+        signal: this.#signal,
+        open: ({ optionsJson, callbacks }: PreparedOptions): Opening =>
+          this.#native.createSession(resume, fork, optionsJson, callbacks),
+      };
+      return Session.open<Value>(this.#bridge, options, opener);
+    });
     this.#signal = undefined;
     return session;
   }
@@ -255,5 +259,5 @@ function existingSession(method: string, id: unknown): string {
  * ```
  */
 export function openAgent(options: AgentOptions = {}): Promise<Agent> {
-  return Promise.resolve().then(() => Agent.open(Bridge.get(), checkedOptions("openAgent()", options)));
+  return laterAtCaller(openAgent, () => Promise.resolve(Agent.open(Bridge.get(), checkedOptions("openAgent()", options))));
 }

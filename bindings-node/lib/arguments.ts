@@ -2,6 +2,7 @@
 
 import { InvalidOption } from "./errors.js";
 import { nodeUrl } from "./node.js";
+import { isPlain, isUrl, kindOfInstance, remedyFor } from "./values.js";
 
 /** Returns the error for a wrong value of an option or argument. */
 export function wrongOption(option: string, problem: string, cause?: unknown): InvalidOption {
@@ -15,19 +16,21 @@ export function show(value: unknown): string {
   return kindOf(value);
 }
 
-/** The kind of a value, with an article: `an array`, `a string`; `nothing` for undefined. */
+/** The kind of a value, with an article: `an array`, `a string`, `a Map`; `nothing` for undefined. */
 export function kindOf(value: unknown): string {
   if (value === undefined) return "nothing";
   if (value === null) return "null";
   if (Array.isArray(value)) return "an array";
-  return typeof value === "object" ? "an object" : `a ${typeof value}`;
+  if (typeof value === "object") return isPlain(value) ? "an object" : kindOfInstance(value);
+  return `a ${typeof value}`;
 }
 
-/** Returns the options of a call if they are an object. */
+/** Returns the options of a call if they are a plain object. Objects of other kinds would lose or hide what they contain. */
 export function checkedOptions<T extends object>(call: string, options: T): T {
   const given: unknown = options;
-  if (typeof given === "object" && given !== null && !Array.isArray(given)) return options;
-  throw wrongOption("options", `\`${call}\` expects an object of options, such as { workDir: "." }; got ${show(given)}`);
+  if (typeof given === "object" && given !== null && !Array.isArray(given) && isPlain(given)) return options;
+  const remedy = typeof given === "object" && given !== null && !Array.isArray(given) ? `; ${remedyFor(given)}` : "";
+  throw wrongOption("options", `\`${call}\` expects an object of options, such as { workDir: "." }; got ${show(given)}${remedy}`);
 }
 
 /** Throws if an object has other options than these. */
@@ -49,19 +52,26 @@ export function toJson(value: unknown, replacer?: (key: string, value: unknown) 
 
 /** The JSON of an option's value. A URL is refused: its text is not a path. */
 export function optionJson(option: string, value: unknown): string {
-  if (value instanceof URL) {
+  if (isUrl(value)) {
     throw wrongOption(option, "expected a path, got a URL; pass `fileURLToPath(url)` of the module node:url");
   }
   try {
-    return toJson(value, onlyFinite);
+    return toJson(value, onlyPlain);
   } catch (error) {
     throw wrongOption(option, error instanceof TypeError ? error.message : String(error), error);
   }
 }
 
-/** Refuses numbers of which JSON would make null. Null means that the option is not set. */
-function onlyFinite(_key: string, value: unknown): unknown {
+/**
+ * Refuses what JSON would change or leave out: numbers of which it would make null, which means that the option is not set,
+ * functions, and objects that are not plain, such as a `Map`.
+ */
+function onlyPlain(_key: string, value: unknown): unknown {
   if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError(`${String(value)} is not a finite number`);
+  if (typeof value === "function" || typeof value === "symbol") throw new TypeError(`it contains a ${typeof value}, which has no JSON form`);
+  if (typeof value === "object" && value !== null && !Array.isArray(value) && !isPlain(value)) {
+    throw new TypeError(`expected plain objects, got ${kindOfInstance(value)}; ${remedyFor(value)}`);
+  }
   return value;
 }
 
@@ -74,7 +84,7 @@ export function objectJson(object: object, option?: string): string {
 /** The path of a text, which can be a file URL, or of a `URL`. Undefined for another value. */
 export function givenPath(option: string, given: unknown, expected: string): string | undefined {
   if (typeof given === "string" && !given.startsWith("file:")) return given;
-  if (typeof given !== "string" && !(given instanceof URL)) return undefined;
+  if (typeof given !== "string" && !isUrl(given)) return undefined;
   try {
     return nodeUrl.fileURLToPath(given);
   } catch (error) {

@@ -7,8 +7,8 @@ import { checkedOptions, kindOf, toJson, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
 import type { Budget } from "./budget.js";
 import type { UserInput } from "./content.js";
-import { callNative, type CallSite, callSite, InvalidOption, type KimiAgentError, TurnCancelled } from "./errors.js";
-import { errorText, Handlers, isThenable } from "./handlers.js";
+import { atCaller, callNative, type CallSite, callSite, InvalidOption, type KimiAgentError, TurnCancelled } from "./errors.js";
+import { errorText, Handlers } from "./handlers.js";
 import { unwatchInterrupts, watchInterrupts } from "./interrupts.js";
 import { readSource, type Source } from "./job.js";
 import { log } from "./log.js";
@@ -19,6 +19,7 @@ import { type OutputCheck, type OutputOf, type OutputSchema, readOutput } from "
 import { type ProgressDisplay, progressDisplay } from "./progress.js";
 import { PromptResult, type ResultFields, type TurnStatus } from "./result.js";
 import { takeSignal, whenAborted } from "./signal.js";
+import { isThenable } from "./values.js";
 import type { Content, JsonObject, TokenUsage } from "./wire.js";
 
 /** A prompt of a batch with options of its own. The options of the session override those of the batch. */
@@ -263,7 +264,7 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
     this.#parts = parts;
     const { bridge, native, signal } = parts;
     collected.register(this, { bridge, native });
-    watchInterrupts(native.key, () => bridge.run(() => native.cancel()));
+    watchInterrupts(native.key, () => bridge.run(undefined, () => native.cancel()));
     this.#stopListening = whenAborted(signal, () => {
       native.abandon();
     });
@@ -303,7 +304,7 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
   [Symbol.asyncIterator](): AsyncIterator<JobResult<Value>, undefined> & AsyncIterable<JobResult<Value>> {
     // Not an `AsyncIterableIterator`, which has no parameter for `undefined` before TypeScript 5.6.
     const iterator: AsyncIterator<JobResult<Value>, undefined> & AsyncIterable<JobResult<Value>> = {
-      next: () => this.#next(callSite()),
+      next: () => this.#next(callSite([iterator, "next"])),
       return: async () => {
         await this.cancel();
         return { done: true, value: undefined };
@@ -326,7 +327,7 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
    */
   async cancel(): Promise<void> {
     const { bridge, native } = this.#parts;
-    await bridge.run(() => native.cancel(), this);
+    await bridge.run([this, "cancel"], () => native.cancel(), this);
     this.#end();
   }
 
@@ -343,7 +344,7 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
     const { bridge, native, handlers, check } = this.#parts;
     let delivered: Delivered | undefined;
     try {
-      delivered = await bridge.run<Delivered | undefined>(() => native.next(), [this, handlers], site);
+      delivered = await bridge.run<Delivered | undefined>(site, () => native.next(), [this, handlers]);
     } catch (error) {
       this.#end();
       throw this.#cause(error);
@@ -498,5 +499,5 @@ export function runBatch<S extends OutputSchema | undefined = undefined>(
   jobs: JobSource,
   options: BatchOptions<S> = {},
 ): Batch<OutputOf<S>> {
-  return Batch.open(Bridge.get(), jobs, checkedOptions("runBatch()", options));
+  return atCaller(runBatch, () => Batch.open(Bridge.get(), jobs, checkedOptions("runBatch()", options)));
 }

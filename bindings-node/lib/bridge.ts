@@ -1,13 +1,14 @@
 /** The bridge to the addon: waits for operations, delivers wake-ups and jobs, and keeps the process alive meanwhile. */
 
 import type { Bridge as NativeBridge, Delivery } from "./addon.js";
-import { callNative, type CallSite, callSite, publicError, raisedAt } from "./errors.js";
+import { callNative, type CallSite, callSite, type Entry, publicError, raisedAt } from "./errors.js";
 import { errorText, type Handlers, type HandlerCall, JobContext, type JobOutcome } from "./handlers.js";
 import { log } from "./log.js";
 import { loadNative, type NativeModule } from "./native.js";
 import { workerThreads } from "./node.js";
 import { setOrigin } from "./messages.js";
 import { applyOperations, endSpans } from "./telemetry.js";
+import { isError } from "./values.js";
 
 /** Gets what is delivered to a turn or a replay. It must not keep the program's object from being collected. */
 export interface TurnPeer {
@@ -21,7 +22,7 @@ interface Pending {
   /** Kept from being collected while the call is pending. */
   owner: object | undefined;
   /** The caller's stack, for the error. */
-  site: CallSite;
+  site: CallSite | undefined;
 }
 
 /**
@@ -75,15 +76,25 @@ export class Bridge {
   }
 
   /**
-   * Begins an operation of the addon and waits for its end. `owner` is not collected meanwhile. An error's stack is that of
-   * the call, `site`.
+   * Begins an operation of the addon and waits for its end. `owner` is not collected meanwhile.
    *
+   * @param entry - The public function that was called, or its call. Errors have the stack of that call. Undefined: they keep
+   * their own.
    * @param begin - Calls the addon and returns the ticket.
    * @returns The operation's value, if it has one.
    */
-  run<T>(begin: () => number, owner?: object, site = callSite()): Promise<T> {
+  run<T>(entry: Entry | CallSite | undefined, begin: () => number, owner?: object): Promise<T> {
+    const site = entry === undefined || isError(entry) ? entry : callSite(entry);
     return new Promise((resolve, reject) => {
-      this.#pending.set(callNative(begin), { resolve: resolve as (value: unknown) => void, reject, owner, site });
+      let ticket: number;
+      try {
+        ticket = callNative(begin);
+      } catch (error) {
+        // eslint-disable-next-line @typescript-eslint/prefer-promise-reject-errors -- the reason of a signal can be anything
+        reject(raisedAt(error, site));
+        return;
+      }
+      this.#pending.set(ticket, { resolve: resolve as (value: unknown) => void, reject, owner, site });
       this.#updateRef();
     });
   }

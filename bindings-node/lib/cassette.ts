@@ -1,9 +1,9 @@
 /** Cassettes: recordings of sessions as tests. The core decides whether a test records. */
 
 import { checkedOptions, givenPath, refuseOtherOptions, show, wrongOption } from "./arguments.js";
-import { callNative, type InvalidOption } from "./errors.js";
+import { atCaller, callNative, type InvalidOption } from "./errors.js";
 import { loadNative } from "./native.js";
-import { replayedAgent } from "./testing.js";
+import { player } from "./testing.js";
 
 /** Options of {@link cassette}. */
 export interface CassetteOptions {
@@ -60,18 +60,20 @@ export interface Cassette {
  * ```
  */
 export function cassette(name: string | URL, options: CassetteOptions = {}): Cassette {
-  refuseOtherOptions(checkedOptions("cassette()", options), ["executable", "mode", "verify"]);
-  const { executable, mode } = options;
-  const verify: unknown = options.verify ?? true;
-  if (typeof verify !== "boolean") throw wrongOption("verify", `expected true or false; got ${show(verify)}`);
-  const modeText: unknown = mode ?? undefined;
-  if (modeText !== undefined && typeof modeText !== "string") throw wrongMode(modeText);
-  const { path, isRecording } = callNative(() => loadNative().openCassette(fileName(name), modeText));
-  const chosen: Pick<Cassette, "executable" | "record"> = isRecording
-    ? { record: path, ...(executable == null ? {} : { executable }) }
-    : { executable: replayedAgent(path, { mode: verify ? "verify" : "replay" }) };
-  // A copy with `{ ...cassette }` has options only.
-  return Object.defineProperties(chosen, { path: { value: path }, isRecording: { value: isRecording } }) as Cassette;
+  return atCaller(cassette, () => {
+    refuseOtherOptions(checkedOptions("cassette()", options), ["executable", "mode", "verify"]);
+    const { executable, mode } = options;
+    const verify: unknown = options.verify ?? true;
+    if (typeof verify !== "boolean") throw wrongOption("verify", `expected true or false; got ${show(verify)}`);
+    const modeText: unknown = mode ?? undefined;
+    if (modeText !== undefined && typeof modeText !== "string") throw wrongMode(modeText);
+    const { path, isRecording } = callNative(() => loadNative().openCassette(fileName(name), modeText));
+    const chosen: Pick<Cassette, "executable" | "record"> = isRecording
+      ? { record: path, ...(executable == null ? {} : { executable }) }
+      : { executable: player(path, { mode: verify ? "verify" : "replay" }) };
+    // A copy with `{ ...cassette }` has options only.
+    return Object.defineProperties(chosen, { path: { value: path }, isRecording: { value: isRecording } }) as Cassette;
+  });
 }
 
 function fileName(name: unknown): string {

@@ -1,9 +1,10 @@
 /** The content of prompts: text, content parts, images. */
 
 import { kindOf, show, toJson, wrongOption } from "./arguments.js";
-import { callNative, type InvalidOption } from "./errors.js";
+import { atCaller, callNative, type InvalidOption } from "./errors.js";
 import { loadNative } from "./native.js";
 import { nodeUrl } from "./node.js";
+import { bytesOf, isPlain, isThenable, isUrl, remedyFor } from "./values.js";
 import type { ContentPart, ImageURLPart } from "./wire.js";
 
 /** The content of a prompt: text, a content part, or a list of both. */
@@ -14,9 +15,11 @@ export function contentJson(content: UserInput): string {
   const given: unknown = content;
   const list: unknown[] = Array.isArray(given) ? given : [given];
   for (const part of list) {
-    const isBytes = part instanceof ArrayBuffer || ArrayBuffer.isView(part);
-    if (!isBytes && typeof part !== "undefined" && typeof part !== "function") continue;
-    const got = isBytes ? "bytes; decode text first, or pass an image as `image(…)`" : kindOf(part);
+    const isBytes = bytesOf(part) !== undefined;
+    const isOther = typeof part === "object" && part !== null && !Array.isArray(part) && !isPlain(part);
+    if (!isBytes && !isOther && typeof part !== "undefined" && typeof part !== "function") continue;
+    const hint = isOther && isThenable(part) ? `; ${remedyFor(part)}` : "";
+    const got = isBytes ? "bytes; decode text first, or pass an image as `image(…)`" : `${kindOf(part)}${hint}`;
     const expected = 'expected text, a content part such as { type: "text", text: "…" }, or a list of these';
     throw wrongOption("content", `${expected}; got ${got}`);
   }
@@ -41,19 +44,21 @@ export function contentJson(content: UserInput): string {
  * ```
  */
 export function image(pathOrBytes: string | URL | Uint8Array | ArrayBuffer): ImageURLPart {
-  const native = loadNative();
-  const given: unknown = pathOrBytes;
-  const json = callNative(() => {
-    if (typeof given === "string") {
-      if (/^https?:\/\//i.test(given)) throw wrongImage(`${show(given)} is a URL, not a path; ${AS_URL}`);
-      return native.imageFileJson(given);
-    }
-    if (given instanceof URL) return native.imageFileJson(filePath(given));
-    if (given instanceof Uint8Array) return native.imageBytesJson(given);
-    if (given instanceof ArrayBuffer) return native.imageBytesJson(new Uint8Array(given));
-    throw wrongImage(`expected the path or the bytes of an image file; got ${show(given)}`);
+  return atCaller(image, () => {
+    const native = loadNative();
+    const given: unknown = pathOrBytes;
+    const bytes = bytesOf(given);
+    const json = callNative(() => {
+      if (typeof given === "string") {
+        if (/^https?:\/\//i.test(given)) throw wrongImage(`${show(given)} is a URL, not a path; ${AS_URL}`);
+        return native.imageFileJson(given);
+      }
+      if (isUrl(given)) return native.imageFileJson(filePath(given));
+      if (bytes !== undefined) return native.imageBytesJson(bytes);
+      throw wrongImage(`expected the path or the bytes of an image file; got ${show(given)}`);
+    });
+    return JSON.parse(json) as ImageURLPart;
   });
-  return JSON.parse(json) as ImageURLPart;
 }
 
 const AS_URL = 'write `{ type: "image_url", image_url: { url } }`, or download the image and pass its bytes';

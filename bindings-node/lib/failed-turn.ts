@@ -51,6 +51,14 @@ export class FailedTurn implements TurnHandle {
     this.#used = true;
   }
 
+  checkWait(): void {
+    // A failed turn waits for nothing.
+  }
+
+  noteUsed(): void {
+    this.#used = true;
+  }
+
   cancel(): never {
     return this.#fail();
   }

@@ -11,6 +11,7 @@ import type { HandlerFunctions } from "./options.js";
 import { OutputCheck } from "./output.js";
 import type { Tracing } from "./telemetry.js";
 import type { StandardSchema } from "./tool-schema.js";
+import { isError, isLossy, isThenable, kindOfInstance, remedyFor } from "./values.js";
 import type {
   ApprovalRequest,
   Event,
@@ -67,6 +68,13 @@ type Checks = Map<number, OutputCheck>;
 /** The outcome of a job: an answer, or the text of the thrown error. */
 export type JobOutcome = { answerJson: string } | { failure: string };
 
+/** Refuses an object whose JSON would lose its content, so that no empty result looks like success. */
+function keepsContent(_key: string, value: unknown): unknown {
+  if (typeof value !== "object" || value === null || !isLossy(value)) return value;
+  const remedy = isError(value) ? "throw an error to report a failure" : remedyFor(value);
+  throw new TypeError(`the handler returned ${kindOfInstance(value)}, whose content JSON would lose; ${remedy}`);
+}
+
 /** The JSON of an answer: {@link Reject} and {@link Block} become objects, undefined becomes null. */
 export function answerJson(answer: unknown): string {
   if (answer === Reject || answer === Block) {
@@ -75,7 +83,7 @@ export function answerJson(answer: unknown): string {
   }
   if (answer instanceof Reject) return toJson({ reject: answer.feedback });
   if (answer instanceof Block) return toJson({ block: answer.reason });
-  return toJson(answer ?? null);
+  return toJson(answer ?? null, keepsContent);
 }
 
 /** The JSON of an answer that decides something. Refuses what JSON would change: objects with `toJSON`, `String` objects. */
@@ -95,7 +103,7 @@ function checkPlain(value: unknown): void {
 
 /** The text of a thrown value. */
 export function errorText(thrown: unknown): string {
-  if (thrown instanceof Error) return thrown.message || thrown.name;
+  if (isError(thrown)) return thrown.message || thrown.name;
   try {
     return String(thrown);
   } catch {
@@ -147,7 +155,7 @@ function failed(job: HandlerCall, thrown: unknown): JobOutcome {
 }
 
 function isNotFound(thrown: unknown): boolean {
-  return thrown instanceof Error && (thrown as { code?: unknown }).code === "ENOENT";
+  return isError(thrown) && (thrown as { code?: unknown }).code === "ENOENT";
 }
 
 function answered(job: HandlerCall, answer: unknown): JobOutcome {
@@ -159,13 +167,6 @@ function answered(job: HandlerCall, answer: unknown): JobOutcome {
   } catch (thrown) {
     return failed(job, thrown);
   }
-}
-
-/** Whether a value is a promise, or acts like one. */
-export function isThenable(value: unknown): value is PromiseLike<unknown> {
-  if (value instanceof Promise) return true;
-  if (value === null || (typeof value !== "object" && typeof value !== "function")) return false;
-  return typeof (value as { then?: unknown }).then === "function";
 }
 
 function callServing(job: HandlerCall, functions: HandlerFunctions, checks: Checks, context: HandlerContext): unknown {

@@ -16,7 +16,9 @@ export function hintAt(type: { readonly prototype: object; readonly name: string
       configurable: true,
       enumerable: false,
       get: function hint() {
-        throw new TypeError(`a ${type.name} has no property \`${property}\`: ${remedy}`);
+        const error = new TypeError(`a ${type.name} has no property \`${property}\`: ${remedy}`);
+        Error.captureStackTrace(error, hint);
+        throw error;
       },
       // A test may set it on a fake that derives from the class.
       set(value: unknown) {

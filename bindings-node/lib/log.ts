@@ -1,6 +1,8 @@
 /** The SDK's own log. Until the program sets a logger, its warnings and errors are warnings of the process. */
 
 import { show, wrongOption } from "./arguments.js";
+import { atCaller } from "./errors.js";
+import { isError, isThenable } from "./values.js";
 
 /** The severity of a log record. */
 export type LogLevel = "error" | "warn" | "info" | "debug" | "trace";
@@ -87,7 +89,7 @@ class Log {
 
   /** A handler has thrown this. */
   handlerThrew(thrown: unknown): void {
-    if (this.logger === undefined && thrown instanceof Error) this.#warnings.thrown(thrown);
+    if (this.logger === undefined && isError(thrown)) this.#warnings.thrown(thrown);
   }
 
   /** The handler `onProgress` has thrown this. The core has no record of it, because a batch does not wait for the handler. */
@@ -111,7 +113,7 @@ class Log {
     if (this.level === null || LEVELS.indexOf(record.level) > LEVELS.indexOf(this.level)) return;
     try {
       const result: unknown = this.logger?.(record);
-      if (result instanceof Promise) result.catch(warn);
+      if (isThenable(result)) Promise.resolve(result).catch(warn);
     } catch (error) {
       warn(error);
     }
@@ -135,13 +137,15 @@ export const log = new Log();
  * ```
  */
 export function setLogger(logger: Logger | null, level: LogLevel = "info"): void {
-  const given: unknown = logger;
-  if (given !== null && given !== undefined && typeof given !== "function") {
-    throw wrongOption("logger", `expected a function or null; got ${show(given)}`);
-  }
-  if (!LEVELS.includes(level)) {
-    const known = LEVELS.map((each) => `"${each}"`).join(", ");
-    throw wrongOption("level", `expected one of ${known}; got ${show(level)}`);
-  }
-  log.set(logger ?? null, level);
+  atCaller(setLogger, () => {
+    const given: unknown = logger;
+    if (given !== null && given !== undefined && typeof given !== "function") {
+      throw wrongOption("logger", `expected a function or null; got ${show(given)}`);
+    }
+    if (!LEVELS.includes(level)) {
+      const known = LEVELS.map((each) => `"${each}"`).join(", ");
+      throw wrongOption("level", `expected one of ${known}; got ${show(level)}`);
+    }
+    log.set(logger ?? null, level);
+  });
 }

@@ -17,7 +17,7 @@ import { loadNative } from "./native.js";
 import type { SessionOptions } from "./option-types.js";
 import { type Output, readOutput } from "./output.js";
 import { readTelemetry, type Tracing } from "./telemetry.js";
-import { checkDefinition, type ExternalTool, tool } from "./tool.js";
+import { checkDefinition, type ExternalTool, makeTool } from "./tool.js";
 import { isStandardSchema } from "./tool-schema.js";
 import type { Event, JsonObject } from "./wire.js";
 
@@ -175,5 +175,5 @@ function definition(option: string, item: unknown): JsonObject {
   const { parameters } = given;
   if (option !== "tools" || !isStandardSchema(parameters)) return given;
   const handler = given["handler"] as (args: unknown, context: HandlerContext) => unknown;
-  return { ...tool({ ...(item as ExternalTool), parameters, handler }) };
+  return { ...makeTool({ ...(item as ExternalTool), parameters, handler }) };
 }

@@ -1,7 +1,7 @@
 /** Structured output: the value that a turn must return, its schema, and the check of its values. */
 
 import { kindOf, show, wrongOption } from "./arguments.js";
-import type { InvalidOption } from "./errors.js";
+import { atCaller, type InvalidOption } from "./errors.js";
 import {
   foreignSchema,
   isStandardSchema,
@@ -10,6 +10,7 @@ import {
   type SchemaIssue,
   type StandardSchema,
 } from "./tool-schema.js";
+import { isError, isPlain } from "./values.js";
 import type { JsonObject } from "./wire.js";
 
 /** The details of structured output, for {@link output}. */
@@ -139,6 +140,10 @@ export function output(
   schema: StandardSchema | JsonSchema,
   options: OutputOptions & { validate?: StandardSchema } = {},
 ): Output {
+  return atCaller(output, () => makeOutput(schema, options));
+}
+
+function makeOutput(schema: StandardSchema | JsonSchema, options: OutputOptions & { validate?: StandardSchema } = {}): Output {
   checkOptions(options);
   const { validate, ...details } = options;
   if (!isStandardSchema(schema)) {
@@ -156,13 +161,13 @@ export function readOutput(given: unknown): Output | undefined {
   if (!isStandardSchema(given) && (typeof given !== "object" || Array.isArray(given))) {
     throw wrong(`expected a zod schema, a JSON Schema, or \`output(schema, { name })\`; got ${show(given)}`);
   }
-  return output(given);
+  return makeOutput(given);
 }
 
 const KEYS = ["name", "description", "mode", "retries", "validate"];
 
 function checkOptions(given: unknown): void {
-  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+  if (typeof given !== "object" || given === null || Array.isArray(given) || !isPlain(given)) {
     throw wrong(`\`output()\` expects an object of options, such as { name: "submit_review" }; got ${show(given)}`);
   }
   const unknown = Object.keys(given).find((key) => !KEYS.includes(key));
@@ -187,7 +192,7 @@ function converted(schema: StandardSchema): JsonObject {
   try {
     return jsonSchemaOf(schema);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = isError(error) ? error.message : String(error);
     const remedy = "or write `output(jsonSchema, { validate: schema })`";
     throw wrong(`the schema cannot become JSON Schema: ${reason}; ${remedy}`, error);
   }

@@ -1,8 +1,9 @@
 /** Rules that decide about tool calls. */
 
-import { kindOf, objectJson, optionJson, show, wrongOption } from "./arguments.js";
-import { callNative, type InvalidOption } from "./errors.js";
+import { kindOf, optionJson, show, wrongOption } from "./arguments.js";
+import { atCaller, callNative, type InvalidOption } from "./errors.js";
 import { loadNative } from "./native.js";
+import { isPlain } from "./values.js";
 import type { ToolCallInfo } from "./wire.js";
 
 /** The decision about a tool call. */
@@ -57,10 +58,14 @@ export class Policy {
    */
   constructor(rules: PolicyRules) {
     const given: unknown = rules;
-    if (typeof given === "string") throw wrong(`to read a file, write \`Policy.load(${show(given)})\``);
-    if (typeof given !== "object" || given === null) throw wrong(`expected an object with rules, got ${kindOf(given)}`);
-    const native = loadNative();
-    const read = JSON.parse(callNative(() => native.readPolicyJson(objectJson(given, "policy")))) as Read;
+    const read = atCaller(Policy, () => {
+      if (typeof given === "string") throw wrong(`to read a file, write \`Policy.load(${show(given)})\``);
+      if (typeof given !== "object" || given === null || Array.isArray(given) || !(isPlain(given) || given instanceof Policy)) {
+        throw wrong(`expected an object with rules, got ${kindOf(given)}`);
+      }
+      const native = loadNative();
+      return JSON.parse(callNative(() => native.readPolicyJson(optionJson("policy", given)))) as Read;
+    });
     this.#json = JSON.stringify(read.policy);
     this.#warnings = read.warnings;
   }
@@ -79,10 +84,12 @@ export class Policy {
    */
   static load(path: string): Policy {
     const given: unknown = path;
-    if (typeof given !== "string") throw wrong(`expected the path of a file, got ${kindOf(given)}`);
-    const native = loadNative();
-    const read = JSON.parse(callNative(() => native.readPolicyJson(JSON.stringify(given)))) as Read;
-    return new Policy(read.policy);
+    return atCaller([Policy, "load"], () => {
+      if (typeof given !== "string") throw wrong(`expected the path of a file, got ${kindOf(given)}`);
+      const native = loadNative();
+      const read = JSON.parse(callNative(() => native.readPolicyJson(JSON.stringify(given)))) as Read;
+      return new Policy(read.policy);
+    });
   }
 
   /** Rules that can never decide, because they match nothing or because another rule decides first. */
@@ -105,9 +112,13 @@ export class Policy {
    * ```
    */
   check(toolCall: Omit<ToolCallInfo, "id"> & { readonly id?: string }, workDir = "."): PolicyVerdict {
-    const native = loadNative();
-    const verdict = callNative(() => native.checkPolicyJson(this.#json, optionJson("toolCall", toolCall), workDir));
-    return JSON.parse(verdict) as PolicyVerdict;
+    return atCaller([this, "check"], () => {
+      const native = loadNative();
+      const given: unknown = workDir;
+      if (typeof given !== "string") throw wrongOption("workDir", `expected the path of a directory, got ${show(given)}`);
+      const verdict = callNative(() => native.checkPolicyJson(this.#json, optionJson("toolCall", toolCall), given));
+      return JSON.parse(verdict) as PolicyVerdict;
+    });
   }
 
   /**

@@ -1,6 +1,7 @@
 /** Makes text of unknown origin safe to show in a terminal. */
 
 import { kindOf, wrongOption } from "./arguments.js";
+import { atCaller } from "./errors.js";
 import { loadNative } from "./native.js";
 
 /**
@@ -25,8 +26,8 @@ import { loadNative } from "./native.js";
  * ```
  */
 export function printable(text: string): string {
-  if (typeof (text as unknown) !== "string") {
+  return atCaller(printable, () => {
+    if (typeof (text as unknown) === "string") return loadNative().printable(text);
     throw wrongOption("text", `expected a string, got ${kindOf(text)}`);
-  }
-  return loadNative().printable(text);
+  });
 }

@@ -2,8 +2,9 @@
 
 import type { EventBatch } from "./addon.js";
 import type { Bridge } from "./bridge.js";
-import { callNative, type CallSite, callSite } from "./errors.js";
+import { callNative, type CallSite, callSite, type Entry } from "./errors.js";
 import type { TurnHandle } from "./failed-turn.js";
+import { servingJob } from "./handlers.js";
 import { revealEvent, setOrigin } from "./messages.js";
 import type { Event } from "./wire.js";
 
@@ -52,7 +53,7 @@ export class Step implements AsyncIterableIterator<Event> {
    * ```
    */
   next(): Promise<Result<Event>> {
-    return this.#reader.nextEventOf(this.#index);
+    return this.#reader.nextEventOf(this.#index, [this, "next"]);
   }
 
   /**
@@ -147,7 +148,7 @@ export class Reader {
   #over = false;
   #left = false;
   /** The place where the program began to read, for the stack of an error that ends the turn. */
-  #site: CallSite = {};
+  #site: CallSite | undefined;
   #waiters: Waiter[] = [];
   /** The step that is being read, by its place in the turn. */
   #step: number | undefined;
@@ -191,7 +192,7 @@ export class Reader {
     } catch (error) {
       return Promise.reject(error);
     }
-    return this.#when(() => this.#pollEvent(undefined));
+    return this.#when([loop ?? this.#owner, "next"], () => this.#pollEvent(undefined));
   }
 
   /** The next step, for a loop. The rest of the step before it is skipped. */
@@ -202,12 +203,12 @@ export class Reader {
       return Promise.reject(error);
     }
     this.leaveStep(this.#step);
-    return this.#when(() => this.#pollStep());
+    return this.#when([loop, "next"], () => this.#pollStep());
   }
 
   /** The next event of a step. */
-  nextEventOf(step: number): Promise<Result<Event>> {
-    return this.#when(() => (this.#step === step ? this.#pollEvent(step) : DONE));
+  nextEventOf(step: number, entry: Entry): Promise<Result<Event>> {
+    return this.#when(entry, () => (this.#step === step ? this.#pollEvent(step) : DONE));
   }
 
   /** No more events of the step are wanted. */
@@ -224,6 +225,7 @@ export class Reader {
    * not read because another loop does.
    */
   leave(loop?: object): void {
+    this.#native.noteUsed();
     if (this.#over || (loop !== undefined && this.#loop !== undefined && this.#loop !== loop)) return;
     this.report();
     this.#clear();
@@ -253,11 +255,22 @@ export class Reader {
     }
   }
 
-  #when<T>(poll: () => Result<T> | null): Promise<Result<T>> {
+  /** Calls `poll` until it returns something. A handler that the turn waits for may not wait for the turn. */
+  #when<T>(entry: Entry, poll: () => Result<T> | null): Promise<Result<T>> {
     if (this.#waiters.length === 0) {
       try {
         const result = poll();
         if (result) return Promise.resolve(result);
+      } catch (error) {
+        return Promise.reject(error);
+      }
+    }
+    const within = servingJob();
+    if (within !== null) {
+      try {
+        callNative(() => {
+          this.#native.checkWait(within);
+        }, callSite(entry));
       } catch (error) {
         return Promise.reject(error);
       }
@@ -274,15 +287,16 @@ export class Reader {
       this.#mode ??= mode;
       return;
     }
+    const entry: Entry = [loop ?? this.#owner, "next"];
     // A direct call of `next()` that waits reads as well.
     const isTaken = this.#loop === undefined ? loop !== undefined && this.#waiters.length > 0 : this.#loop !== loop;
     if (this.#mode !== mode || isTaken) {
       // The core refuses a second loop, and a loop in the other mode.
       callNative(() => {
         this.#native.startLoop(mode === "steps");
-      });
+      }, callSite(entry));
     }
-    if (this.#mode === undefined) this.#site = callSite();
+    if (this.#mode === undefined) this.#site = callSite(entry);
     this.#mode = mode;
     this.#loop ??= loop;
   }

@@ -3,16 +3,18 @@
 import "./dispose.js";
 
 import type { NativeSession, NativeTurn, Opening } from "./addon.js";
-import { checkedOptions, objectJson, optionJson, show, wrongOption } from "./arguments.js";
+import { checkedOptions, objectJson, optionJson, refuseOtherOptions, show, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
 import type { Budget } from "./budget.js";
 import { contentJson, type UserInput } from "./content.js";
-import { callNative } from "./errors.js";
+import { atCaller, callNative, type Entry, laterAtCaller } from "./errors.js";
 import { FailedTurn } from "./failed-turn.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./handler-types.js";
 import { decisionJson, Handlers } from "./handlers.js";
 import { hintAt } from "./hints.js";
+import { showAs } from "./inspect.js";
 import { requestReference, type RequestReference, type Usage, withTotal } from "./messages.js";
+import { loadNative } from "./native.js";
 import type { SessionOptions } from "./option-types.js";
 import { type PreparedOptions, prepareOptions } from "./options.js";
 import { type Output, type OutputOf, type OutputOfPrompt, type OutputSchema, readOutput } from "./output.js";
@@ -42,6 +44,12 @@ export interface PromptOptions<S extends OutputSchema | undefined = OutputSchema
 export interface CloseOptions {
   /** Milliseconds that the agent may take to exit; overrides `closeTimeout`. 0 kills it at once. */
   timeout?: number | undefined;
+}
+
+/** The JSON of the timeout in the options of `close()`. */
+export function closeTimeout(options: CloseOptions): string {
+  refuseOtherOptions(checkedOptions("close()", options), ["timeout"]);
+  return optionJson("timeout", options.timeout ?? null);
 }
 
 /** The agent's capabilities, by its handshake and its protocol. */
@@ -171,7 +179,7 @@ export class Session<Value = unknown> implements AsyncDisposable {
       }),
     );
     try {
-      await bridge.run(() => ticket, handlers);
+      await bridge.run(undefined, () => ticket, handlers);
       // The abort may have come after the session was open, but before this program was notified.
       throwIfAborted();
     } catch (error) {
@@ -270,8 +278,9 @@ export class Session<Value = unknown> implements AsyncDisposable {
     content: UserInput,
     options: PromptOptions<S> = {},
   ): Turn<OutputOfPrompt<S, Value>> {
-    return begin(this.#bridge, () => {
-      const { signal: given, output: asked, ...rest } = checkedOptions("prompt()", options);
+    return begin(this.#bridge, [this, "prompt"], () => {
+      checkPromptNames(options);
+      const { signal: given, output: asked, ...rest } = options;
       const signal = takeSignal(given);
       // That of the session is repeated only if its values are checked here.
       const output = readOutput(asked) ?? (this.#output?.validator && this.#output);
@@ -285,10 +294,10 @@ export class Session<Value = unknown> implements AsyncDisposable {
   }
 
   /**
-   * Cancels the running turn and waits until it has ended, also if the program has left it. Does nothing without a turn, or
-   * if the session is closed.
+   * Cancels the running turn and waits until it has ended, also if the program has left it. Does nothing without a turn.
    *
    * @throws {Timeout} if the agent does not answer within `cancelTimeout`. The session is then closed.
+   * @throws {SessionClosed} if the session is closed, or the error that closed it.
    *
    * @example
    * ```ts
@@ -296,7 +305,7 @@ export class Session<Value = unknown> implements AsyncDisposable {
    * ```
    */
   async cancel(): Promise<void> {
-    await this.#bridge.run(() => this.#native.cancel(), this);
+    await this.#bridge.run([this, "cancel"], () => this.#native.cancel(), this);
   }
 
   /**
@@ -312,7 +321,7 @@ export class Session<Value = unknown> implements AsyncDisposable {
    * ```
    */
   replay(): Replay {
-    return new Replay(this.#bridge, callNative(() => this.#native.replay()), this);
+    return atCaller([this, "replay"], () => new Replay(this.#bridge, callNative(() => this.#native.replay()), this));
   }
 
   /**
@@ -328,7 +337,7 @@ export class Session<Value = unknown> implements AsyncDisposable {
    * ```
    */
   async setPlanMode(on: boolean): Promise<void> {
-    await this.#bridge.run(() => this.#native.setPlanMode(optionJson("on", on)), this);
+    await this.#bridge.run([this, "setPlanMode"], () => this.#native.setPlanMode(optionJson("on", on)), this);
   }
 
   /**
@@ -348,8 +357,11 @@ export class Session<Value = unknown> implements AsyncDisposable {
    */
   async setConfigOption(id: string, value: string | boolean): Promise<void> {
     const option: unknown = id;
-    if (typeof option !== "string") throw wrongOption("id", `expected the id of an option as text, got ${show(option)}`);
-    await this.#bridge.run(() => this.#native.setConfigOption(option, optionJson("value", value)), this);
+    const begin = (): number => {
+      if (typeof option === "string") return this.#native.setConfigOption(option, optionJson("value", value));
+      throw wrongOption("id", `expected the id of an option as text, got ${show(option)}`);
+    };
+    await this.#bridge.run([this, "setConfigOption"], begin, this);
   }
 
   /**
@@ -366,7 +378,7 @@ export class Session<Value = unknown> implements AsyncDisposable {
    * ```
    */
   async undo(count = 1): Promise<void> {
-    await this.#bridge.run(() => this.#native.undo(optionJson("count", count)), this);
+    await this.#bridge.run([this, "undo"], () => this.#native.undo(optionJson("count", count)), this);
   }
 
   /**
@@ -410,7 +422,8 @@ export class Session<Value = unknown> implements AsyncDisposable {
    */
   respond(request: RequestReference<"QuestionRequest">, answer: QuestionAnswer): Promise<void>;
   async respond(request: RequestReference, answer: ApprovalAnswer | QuestionAnswer): Promise<void> {
-    await this.#bridge.run(() => this.#native.respond(...requestReference(request), decisionJson(answer)), this);
+    const begin = (): number => this.#native.respond(...requestReference(request), decisionJson(answer));
+    await this.#bridge.run([this, "respond"], begin, this);
   }
 
   /**
@@ -429,8 +442,7 @@ export class Session<Value = unknown> implements AsyncDisposable {
    * ```
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    const { timeout } = checkedOptions("close()", options);
-    await this.#bridge.run(() => this.#native.close(optionJson("timeout", timeout ?? null)), this);
+    await this.#bridge.run([this, "close"], () => this.#native.close(closeTimeout(options)), this);
   }
 
   /**
@@ -442,6 +454,8 @@ export class Session<Value = unknown> implements AsyncDisposable {
     return this.close();
   }
 }
+
+showAs(Session, "Session", ({ id, server, state, pid }) => ({ id, agent: server?.name ?? null, state, pid }));
 
 hintAt(Session, { steer: "a steer is for a running turn: `const turn = session.prompt(…)`, then `await turn.steer(…)`" });
 
@@ -465,7 +479,7 @@ hintAt(Session, { steer: "a steer is for a running turn: `const turn = session.p
 export async function createSession<S extends OutputSchema | undefined = undefined>(
   options: SessionOptions<S> = {},
 ): Promise<Session<OutputOf<S>>> {
-  return Session.open(Bridge.get(), checkedOptions("createSession()", options));
+  return laterAtCaller(createSession, () => Session.open(Bridge.get(), checkedOptions("createSession()", options)));
 }
 
 /**
@@ -486,12 +500,12 @@ export function prompt<S extends OutputSchema | undefined = undefined>(
   content: UserInput,
   options: SessionOptions<S> & PromptOptions<S> = {},
 ): Turn<OutputOf<S>> {
-  return promptOnce(Bridge.get(), content, options);
+  return promptOnce(Bridge.get(), content, options, prompt);
 }
 
 /** @internal */
-export function promptOnce<Value>(bridge: Bridge, content: UserInput, options: SessionOptions & PromptOptions): Turn<Value> {
-  return begin(bridge, () => {
+export function promptOnce<Value>(bridge: Bridge, content: UserInput, options: SessionOptions & PromptOptions, entry?: Entry): Turn<Value> {
+  return begin(bridge, entry ?? promptOnce, () => {
     const { signal: given, timeout, budget, output, ...rest } = checkedOptions("prompt()", options);
     const signal = takeSignal(given);
     const { optionsJson, callbacks, functions, tracing } = prepareOptions(rest);
@@ -525,11 +539,19 @@ function withOutput(
   }
 }
 
+/** Checks the names of the options of a prompt, before their values. */
+function checkPromptNames(options: PromptOptions): void {
+  const names = Object.keys(checkedOptions("prompt()", options)).filter((name) => name !== "signal");
+  callNative(() => {
+    loadNative().checkPromptNames(names);
+  });
+}
+
 /** Begins a turn. If that fails, the turn exists and fails. */
-function begin<Value>(bridge: Bridge, how: () => Begun): Turn<Value> {
+function begin<Value>(bridge: Bridge, entry: Entry, how: () => Begun): Turn<Value> {
   let begun: Begun;
   try {
-    begun = how();
+    begun = atCaller(entry, how);
   } catch (error) {
     begun = { native: new FailedTurn(error), keep: [], signal: undefined, output: undefined };
   }

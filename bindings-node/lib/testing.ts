@@ -7,7 +7,7 @@
 
 import type { PrivateFolder } from "./addon.js";
 import { checkedOptions, givenPath, refuseOtherOptions, show, toJson, wrongOption } from "./arguments.js";
-import { callNative, type InvalidOption, Unsupported } from "./errors.js";
+import { atCaller, callNative, type InvalidOption, Unsupported } from "./errors.js";
 import { installedFile, loadNative } from "./native.js";
 import { path } from "./node.js";
 import type { Script } from "./script.js";
@@ -47,14 +47,16 @@ let scripts = 0;
  * ```
  */
 export function scriptedAgent(script: Script | string | URL): string[] {
-  const expected = "the path of a JSON file, or its file URL";
-  const file = givenPath("script", script, expected);
-  const isPath = file !== undefined;
-  const text = isPath ? absolutePath(file, "script", expected) : scriptText(script);
-  callNative(() => {
-    loadNative().checkScript(text, isPath);
+  return atCaller(scriptedAgent, () => {
+    const expected = "the path of a JSON file, or its file URL";
+    const file = givenPath("script", script, expected);
+    const isPath = file !== undefined;
+    const text = isPath ? absolutePath(file, "script", expected) : scriptText(script);
+    callNative(() => {
+      loadNative().checkScript(text, isPath);
+    });
+    return [...program("scriptedAgent"), isPath ? text : writeScript(text)];
   });
-  return [...program("scriptedAgent"), isPath ? text : writeScript(text)];
 }
 
 /** Options of {@link replayedAgent}. */
@@ -92,6 +94,11 @@ export interface ReplayOptions {
  * ```
  */
 export function replayedAgent(file: string | URL, options: ReplayOptions = {}): string[] {
+  return atCaller(replayedAgent, () => player(file, options));
+}
+
+/** @internal */
+export function player(file: string | URL, options: ReplayOptions): string[] {
   const expected = "the path of a recording, or its file URL";
   const given = givenPath("file", file, expected);
   if (given === undefined) throw wrongOption("file", `expected ${expected}; got ${show(file)}`);

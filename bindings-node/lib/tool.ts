@@ -1,7 +1,7 @@
 /** Tools of the program that the model can call. */
 
 import { kindOf, show, wrongOption } from "./arguments.js";
-import type { InvalidOption } from "./errors.js";
+import { atCaller, type InvalidOption } from "./errors.js";
 import type { HandlerContext } from "./handler-types.js";
 import {
   type AnyObject,
@@ -108,6 +108,16 @@ export function tool<Args = JsonObject>(
 ): ExternalTool;
 
 export function tool(
+  definition: ToolDescription & {
+    parameters: JsonSchema | StandardSchema;
+    handler: (args: never, context: HandlerContext) => unknown;
+  },
+): ExternalTool {
+  return atCaller(tool, () => makeTool(definition));
+}
+
+/** Makes a tool, for {@link tool} and for plain objects among the options. */
+export function makeTool(
   definition: ToolDescription & {
     parameters: JsonSchema | StandardSchema;
     handler: (args: never, context: HandlerContext) => unknown;

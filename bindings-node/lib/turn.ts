@@ -11,6 +11,7 @@ import { decisionJson, servingJob } from "./handlers.js";
 import type { OutputCheck } from "./output.js";
 import { requestReference, type RequestReference, type Usage, withTotal } from "./messages.js";
 import { hintAt } from "./hints.js";
+import { showAs } from "./inspect.js";
 import { EventIterator, Reader, type Step } from "./reader.js";
 import { PromptResult, type ResultFields } from "./result.js";
 import { whenAborted } from "./signal.js";
@@ -214,12 +215,12 @@ export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, Asyn
    */
   async result(): Promise<PromptResult<Value>> {
     const within = servingJob();
-    const site = callSite();
+    const site = callSite([this, "result"]);
     if (!this.#reader.started && !this.#native.isSettled) {
       // A loop that the program starts right after this call counts as a reader.
       await new Promise((resolve) => defer(resolve));
     }
-    const fields = await this.#bridge.run<ResultFields>(() => this.#native.result(within), this, site).catch((error: unknown) => {
+    const fields = await this.#bridge.run<ResultFields>(site, () => this.#native.result(within), this).catch((error: unknown) => {
       throw this.#explained(error);
     });
     if (this.#check) fields.output = this.#check.converted(fields.output);
@@ -252,7 +253,7 @@ export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, Asyn
     if (this.#native instanceof FailedTurn) return;
     // The events that the program has got leave capacity for those that follow.
     this.#reader.report();
-    await this.#bridge.run(() => this.#native.cancel(), this);
+    await this.#bridge.run([this, "cancel"], () => this.#native.cancel(), this);
   }
 
   /**
@@ -270,7 +271,7 @@ export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, Asyn
    * ```
    */
   async steer(content: UserInput): Promise<void> {
-    await this.#bridge.run(() => this.#native.steer(contentJson(content)), this);
+    await this.#bridge.run([this, "steer"], () => this.#native.steer(contentJson(content)), this);
   }
 
   /**
@@ -308,7 +309,8 @@ export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, Asyn
    */
   respond(request: RequestReference<"QuestionRequest">, answer: QuestionAnswer): Promise<void>;
   async respond(request: RequestReference, answer: ApprovalAnswer | QuestionAnswer): Promise<void> {
-    await this.#bridge.run(() => this.#native.respond(...requestReference(request), decisionJson(answer)), this);
+    const begin = (): number => this.#native.respond(...requestReference(request), decisionJson(answer));
+    await this.#bridge.run([this, "respond"], begin, this);
   }
 
   /**
@@ -321,6 +323,12 @@ export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, Asyn
     this.#reader.leave();
     // The turn has ended, also if the cancel failed.
     await this.cancel().catch(() => undefined);
+  }
+
+  /** @internal */
+  static stateOf(turn: Turn): "running" | "ended" | "failed" {
+    if (turn.#native instanceof FailedTurn) return "failed";
+    return turn.#native.isSettled ? "ended" : "running";
   }
 
   // Not closures of the constructor, which would keep the turn from being collected.
@@ -434,6 +442,8 @@ export class Replay implements AsyncIterableIterator<Event>, AsyncDisposable {
 
 const OF_RESULT = "it is of the turn's result: `const result = await turn.result()`";
 const OF_EVENTS = "read it with `for await (const event of session.replay())`";
+
+showAs(Turn, "Turn", (turn) => ({ id: turn.id, state: Turn.stateOf(turn) }));
 
 hintAt(Turn, {
   text: `${OF_RESULT}, then \`result.text\``,

@@ -128,6 +128,12 @@ pub fn check_names(env: &Env, names: Vec<String>) -> napi::Result<()> {
     kimi_agent_bridge::check_names(names.iter().map(String::as_str), Naming::Camel).or_throw(env)
 }
 
+/// Throws for the first name that is not an option of a prompt.
+#[napi]
+pub fn check_prompt_names(env: &Env, names: Vec<String>) -> napi::Result<()> {
+    kimi_agent_bridge::check_prompt_names(names.iter().map(String::as_str), Naming::Camel).or_throw(env)
+}
+
 /// Throws the error for an option whose value has no JSON form; `got` describes the value.
 #[napi(ts_return_type = "never")]
 pub fn wrong_type(env: &Env, option: String, got: String) -> napi::Result<()> {

@@ -178,6 +178,18 @@ impl NativeTurn {
         self.turn.result(within.map(|job| job as u64)).map(|ticket| ticket as f64).or_throw(env)
     }
 
+    /// Refused if the turn waits for the handler `within`, which wants to wait for the next event.
+    #[napi]
+    pub fn check_wait(&self, env: &Env, within: f64) -> napi::Result<()> {
+        self.turn.check_wait(within as u64).or_throw(env)
+    }
+
+    /// The program leaves the turn on purpose: no warning is logged.
+    #[napi]
+    pub fn note_used(&self) {
+        self.turn.note_used();
+    }
+
     /// A ticket for the end of the turn, which is cancelled.
     #[napi]
     pub fn cancel(&self, env: &Env) -> napi::Result<f64> {

@@ -197,6 +197,14 @@ class FakeTurn {
     return JSON.stringify(USAGE);
   }
 
+  noteUsed() {
+    this.isUsed = true;
+  }
+
+  checkWait() {
+    // No handler runs.
+  }
+
   abandon() {
     this.calls.push("abandon");
     this.module.abandoned.push(this.key);

@@ -132,6 +132,11 @@ impl PyTurn {
         self.turn.result(within).map_err(|error| raise(py, &error))
     }
 
+    /// Raises if the turn waits for the handler `within`, which wants to wait for the next event.
+    fn check_wait(&self, py: Python<'_>, within: u64) -> PyResult<()> {
+        self.turn.check_wait(within).map_err(|error| raise(py, &error))
+    }
+
     fn cancel(&self, py: Python<'_>) -> PyResult<u64> {
         self.turn.cancel().map_err(|error| raise(py, &error))
     }

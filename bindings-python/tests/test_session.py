@@ -373,7 +373,7 @@ async def test_prompt_options_override_session_options() -> None:
 
 
 async def test_session_cancel_ends_running_turn() -> None:
-    async with open_session(HANGING, HANGING) as session:
+    async with open_session(HANGING, HANGING, HANGING) as session:
         turn = session.prompt("Go")
         await session.cancel()
         assert (await turn).status == "cancelled"
@@ -382,7 +382,42 @@ async def test_session_cancel_ends_running_turn() -> None:
         await session.cancel()
         assert session.state == "idle"
         await session.cancel()
-    await session.cancel()
+        ended = session.prompt("Go")
+        await ended.cancel()
+    with pytest.raises(kimi_agent.SessionClosed):
+        await session.cancel()
+    with pytest.raises(kimi_agent.SessionClosed):
+        await ended.steer("Go")
+
+
+async def test_handler_that_waits_for_its_own_turn_fails() -> None:
+    failures = []
+
+    async def approve(request: kimi_agent.ApprovalRequest) -> str:
+        try:
+            async for event in turn:
+                del event
+        except kimi_agent.TurnInProgress as error:
+            failures.append(str(error))
+        return "approve"
+
+    asks = [{"tool_call": {"name": "Shell", "approve": True, "result": "ok"}}, {"text": "done"}]
+    async with await kimi_agent.create_session(executable=scripted_agent([asks]), on_approval=approve) as session:
+        turn = session.prompt("Go")
+        assert f"<Turn {turn.id} running>" == repr(turn)
+        result = await turn.result()
+        assert result.handler_failures == []
+        assert repr(turn) == f"<Turn {turn.id} finished>"
+        assert repr(session).startswith(f"<Session {session.id} idle agent='kimi-scripted-agent' pid=")
+    assert "return an answer first" in failures[0]
+
+
+@pytest.mark.parametrize("content", ["", " ", [], {"type": "txt", "text": "a"}])
+async def test_empty_prompt_and_misspelt_part_are_refused(content: object) -> None:
+    async with open_session([{"text": "a"}]) as session:
+        with pytest.raises(kimi_agent.InvalidOption):
+            await session.prompt(content)  # type: ignore[arg-type]
+
 
 
 async def test_close_with_timeout_zero_kills_at_once() -> None:

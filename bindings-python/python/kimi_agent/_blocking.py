@@ -15,7 +15,7 @@ from ._errors import KimiAgentError, TurnInProgress, from_native
 from ._handlers import serving_job
 from ._hints import no_attribute
 from ._holders import abandon_if_lost
-from ._loop import in_this_process
+from ._loop import called, in_this_process
 from ._output import T_co
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class EventIterator:
                     event = native.next()
                     if event is not None:
                         return event
+                    if (within := serving_job()) is not None:
+                        called(native.check_wait, within)
                     block(partial(native.block, seen))
         except StopAsyncIteration:
             self.close()

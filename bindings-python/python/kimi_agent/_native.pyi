@@ -210,6 +210,8 @@ class Turn:
     def discarded(self) -> int: ...
     def result(self, within: int | None = None) -> int:
         """A ticket, done with an `Outcome`. Takes no events away."""
+    def check_wait(self, within: int) -> None:
+        """Raises if the turn waits for the handler `within`, which wants to wait for the next event."""
     def cancel(self) -> int:
         """A ticket, done with None when the turn has ended; at once if it has already."""
     def steer(self, content: str | list[dict[str, Any]]) -> int:

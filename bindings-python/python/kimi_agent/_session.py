@@ -249,7 +249,10 @@ class Turn(Stream, Generic[T_co]):
                 raise
 
     def __repr__(self) -> str:
-        return f"<Turn {self.id}>"
+        outcome = self._native.outcome()
+        # Of an error its parts, which are a tuple.
+        state = "running" if outcome is None else "failed" if isinstance(outcome, tuple) else outcome["status"]
+        return f"<Turn {self.id} {state}>"
 
     if not TYPE_CHECKING:
 
@@ -533,10 +536,11 @@ class Session(Owner[_native.Session], Generic[T_co]):
     async def cancel(self) -> None:
         """Cancels the running turn, also one that was dropped and is about to end, and waits until it has ended.
 
-        Does nothing if no turn runs or the session is closed.
+        Does nothing if no turn runs.
 
         Raises:
             Timeout: The agent does not answer within `cancel_timeout`. The session is closed.
+            SessionClosed: The session is closed.
 
         >>> turn = session.prompt("Write a book")
         >>> await session.cancel()
@@ -568,7 +572,9 @@ class Session(Owner[_native.Session], Generic[T_co]):
         return self._native.state == "closed"
 
     def __repr__(self) -> str:
-        return f"<Session {self.id} {self.state}>"
+        server = self.server
+        agent = f" agent={server.name!r}" if server is not None else ""
+        return f"<Session {self.id} {self.state}{agent} pid={self.pid}>"
 
     if not TYPE_CHECKING:
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from . import _native
 from ._errors import KimiAgentError, from_native
+from ._handlers import serving_job
 from ._hints import not_iterable
 from ._holders import Waits
 from ._loop import LoopMailbox, called, in_this_process
@@ -139,6 +140,8 @@ class Stream:
     def _wait(self) -> asyncio.Future[None]:
         if self._waiter is not None and not self._waiter.done():
             raise KimiAgentError("another task waits for the next event of this turn already; read a turn in one task")
+        if (within := serving_job()) is not None:
+            called(self._native.check_wait, within)
         self._waiter = self._mailbox.check().create_future()
         return self._waiter
 

@@ -211,6 +211,14 @@ impl BridgeTurn {
             .run(&self.runtime, async move { channel.result().await.map(|result| Reply::Outcome(Box::new(result))) }))
     }
 
+    /// Checks that the handler of the job `within` may wait for the next event.
+    ///
+    /// # Errors
+    /// Fails if the turn waits for that job: the two would wait for each other.
+    pub fn check_wait(&self, within: u64) -> Result<()> {
+        self.channel().check_not_awaited_by(self.mailbox.served_by(within).as_ref())
+    }
+
     /// Cancels the turn. The ticket ends with the turn.
     ///
     /// # Errors

@@ -103,7 +103,7 @@ names! {
         "Session.external_tools" => (&session.external_tools().accepted, &session.external_tools().rejected);
         "Session.usage" => session.usage().total();
         "Session.status" => session.status().plan_mode;
-        "Session.prompt" => session.prompt("")?;
+        "Session.prompt" => session.prompt("a")?;
         "Session.replay" => session.replay();
         "Session.set_plan_mode" => session.set_plan_mode(true).await?;
         "Session.config_options" => session.config_options().iter().any(|option: &ConfigOption| option.id.is_empty());

@@ -350,7 +350,8 @@ pub const OPTIONS: &[OptionInfo] = &[
         "The path of an agent specification: its prompt and its tools.",
     )
     .flag("--agent-file")
-    .not_over_acp(),
+    .not_over_acp()
+    .aliases(&["append_system_prompt", "system_prompt"]),
     program(
         "skills_dir",
         Kind::Directory,
@@ -387,7 +388,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         "Rules that decide about approval requests before `on_approval`. If the agent has hooks, rules that deny also see calls \
          that need no approval.",
     )
-    .aliases(&["permissions", "rules", "permission_rules"]),
+    .aliases(&["allowed_tools", "disallowed_tools", "permission_mode", "permissions", "rules", "permission_rules"]),
     handler(
         "on_approval",
         Kind::ApprovalHandler,
@@ -466,7 +467,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         "Further arguments for the agent, after all others.",
     )
     .of_agent()
-    .aliases(&["args"]),
+    .aliases(&["add_dirs", "args"]),
     program(
         "read_session_files",
         Kind::Boolean,
@@ -521,7 +522,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         "The most that all turns of the session may use together: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`. The turn \
          that exceeds it is cancelled. That turn and every later prompt fail with `BudgetExceeded`.",
     )
-    .aliases(&["budget", "max_budget", "max_tokens"]),
+    .aliases(&["budget", "max_budget", "max_budget_usd", "max_tokens"]),
     session(
         "output",
         Kind::Output,

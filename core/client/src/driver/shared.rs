@@ -306,8 +306,10 @@ impl Shared {
         if let Some(channel) = settling {
             drop(channel.settled().await);
         }
-        let Some((_, channel)) = active else { return Ok(()) };
-        channel.settled().await.map(drop)
+        match active {
+            Some((_, channel)) => channel.settled().await.map(drop),
+            None => self.closed().map_or(Ok(()), Err),
+        }
     }
 
     /// Begins to cancel a turn.

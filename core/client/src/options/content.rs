@@ -3,12 +3,20 @@
 use crate::error::{Result, invalid_option};
 use crate::messages::{Content, ContentPart};
 
-/// Checks that images, recordings and videos have URLs. Programs often pass the path of a file, which the agent cannot
-/// read.
+/// Checks that the content is not empty, and that images, recordings and videos have URLs. Programs often pass the path of
+/// a file, which the agent cannot read.
 ///
 /// # Errors
 /// Returns `InvalidOption` for `content`, with the place and the remedy.
 pub(crate) fn check_content(content: &Content) -> Result<()> {
+    let is_blank = |text: &str| text.trim().is_empty();
+    let is_empty = match content {
+        Content::Text(text) => is_blank(text),
+        Content::Parts(parts) => parts.iter().all(|part| matches!(part, ContentPart::Text(part) if is_blank(&part.text))),
+    };
+    if is_empty {
+        return Err(invalid_option("content", "it is empty; pass a text, or a part with content"));
+    }
     let Content::Parts(parts) = content else { return Ok(()) };
     for (at, part) in parts.iter().enumerate() {
         let (name, media, remedy) = match part {
@@ -58,6 +66,15 @@ mod tests {
         }
         let text = checked("audio_url", "a.mp3").expect_err("a path").to_string();
         assert!(text.contains("`audio_url`") && text.contains("data URI"), "{text}");
+    }
+
+    #[test]
+    fn empty_content_is_refused() {
+        for empty in ["".into(), " \n".into(), Content::Parts(vec![]), Content::Parts(vec![ContentPart::text("")])] {
+            let text = check_content(&empty).expect_err("empty content").to_string();
+            assert!(text.contains("it is empty"), "{text}");
+        }
+        assert_eq!(check_content(&"a".into()), Ok(()));
     }
 
     #[test]

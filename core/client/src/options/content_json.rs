@@ -1,5 +1,6 @@
 //! The content of prompts, as the bindings and the jobs of a batch pass it.
 
+use kimi_agent_protocol::spelling::nearest;
 use serde_json::Value;
 
 use super::value::kind_of;
@@ -11,6 +12,29 @@ const EXPECTED: &str = r#"text, a content part such as {"type": "text", "text": 
 
 /// The types of content parts that have a URL, in a field of the same name.
 const MEDIA: [&str; 3] = ["image_url", "audio_url", "video_url"];
+
+/// The types of content parts that models know.
+const KNOWN: [&str; 5] = ["text", "think", "image_url", "audio_url", "video_url"];
+
+/// Types of other interfaces, and their names here.
+const FOREIGN: [(&str, &str); 7] = [
+    ("input_text", "text"),
+    ("output_text", "text"),
+    ("image", "image_url"),
+    ("input_image", "image_url"),
+    ("audio", "audio_url"),
+    ("input_audio", "audio_url"),
+    ("video", "video_url"),
+];
+
+/// Returns the type that a misspelt type means. `None`: the type is known, or it is new and the agent decides.
+fn meant(given: &str) -> Option<&'static str> {
+    if KNOWN.contains(&given) {
+        return None;
+    }
+    let foreign = FOREIGN.iter().find(|(word, _)| *word == given).map(|(_, name)| *name);
+    foreign.or_else(|| nearest(given, KNOWN.map(|name| (name, name))))
+}
 
 /// Reads the content of a prompt or a steer: text, a content part, or a list of both.
 ///
@@ -52,6 +76,9 @@ fn part(place: &str, value: Value) -> Result<ContentPart> {
         let remedy = if name == "image_url" { "; make the part of a file with `image(path)`" } else { "" };
         return wrong(format!(r#"`{name}` must be an object `{{"url": "…"}}`, got text{remedy}"#));
     }
+    if let Some((given, meant)) = fields["type"].as_str().and_then(|given| Some((given, meant(given)?))) {
+        return wrong(format!("a content part has no type `{given}`; did you mean `{meant}`? Expected {EXPECTED}"));
+    }
     serde_json::from_value(Value::Object(fields))
         .or_else(|error| wrong(format!("the content part cannot be read: {error}; expected {EXPECTED}")))
 }
@@ -84,6 +111,9 @@ mod tests {
             ),
             (json!([{"type": "audio_url", "audio_url": "a.mp3"}]), &["content[0]: `audio_url` must be an object"]),
             (json!({"type": "image_url", "image_url": 5}), &["cannot be read"]),
+            (json!({"type": "txt", "text": "x"}), &["no type `txt`", "did you mean `text`"]),
+            (json!({"type": "imageUrl", "image_url": {"url": "data:,"}}), &["did you mean `image_url`"]),
+            (json!(["a", {"type": "input_text", "text": "x"}]), &["content[1]", "did you mean `text`"]),
             (json!(["a", {"type": "text"}]), &["content[1]", "missing field `text`"]),
         ] {
             let error = parse_content(value).unwrap_err().to_string();

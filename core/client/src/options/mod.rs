@@ -42,6 +42,7 @@ pub use content_json::parse_content;
 pub use dialect::Dialect;
 pub use executable::Executable;
 pub(crate) use json::unknown;
+pub use prompt::check_prompt_names;
 pub use json::{check_names, close_timeout, session_options, wrong_type};
 pub use prompt::{PromptOptions, prompt_options};
 pub use spec::{HookSpec, ToolSpec, parse_hook, parse_tool};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kimi_agent_protocol::budget::budget_problem;
-use kimi_agent_protocol::options::{PROMPT_OPTIONS, find};
+use kimi_agent_protocol::options::{OPTIONS, PROMPT_OPTIONS, find};
 use serde_json::{Map, Value};
 
 use super::check::check_output;
@@ -179,11 +179,24 @@ pub fn prompt_options(content: Content, map: Map<String, Value>, naming: Naming)
     Ok(options)
 }
 
+/// Checks the names of a prompt's options, before their values are used.
+///
+/// # Errors
+/// `InvalidOption` names the first unknown option, with a suggestion.
+pub fn check_prompt_names<'a>(given: impl IntoIterator<Item = &'a str>, naming: Naming) -> Result<()> {
+    let mut given = given.into_iter();
+    given.find(|given| find(PROMPT_OPTIONS, given, naming).is_none()).map_or(Ok(()), |given| Err(unknown(given, naming)))
+}
+
 fn unknown(given: &str, naming: Naming) -> Error {
     let reason = match given {
         "turn_timeout" | "turnTimeout" => "a prompt has no such option; did you mean `timeout`?".to_owned(),
         _ => match suggestion(given, PROMPT_OPTIONS) {
             Some(name) => format!("a prompt has no such option; did you mean `{}`?", naming.name(name)),
+            None if find(OPTIONS, given, naming).is_some() => {
+                let open = naming.name("create_session");
+                format!("a prompt has no such option; it is an option of the session: pass it to `{open}()`")
+            }
             None => {
                 let names: Vec<_> =
                     PROMPT_OPTIONS.iter().map(|option| format!("`{}`", naming.name(option.name))).collect();
@@ -220,8 +233,9 @@ mod tests {
         assert_eq!(error(json!({"timout": 1}), Naming::Snake), suggested("timout", "timeout"));
         assert_eq!(error(json!({"turnTimeout": 1}), Naming::Camel), suggested("turnTimeout", "timeout"));
         assert_eq!(error(json!({"idle_timeout": 1}), Naming::Camel), suggested("idle_timeout", "idleTimeout"));
+        assert!(error(json!({"workDir": "x"}), Naming::Camel).ends_with("pass it to `createSession()`"));
         assert!(
-            error(json!({"model": "x"}), Naming::Snake)
+            error(json!({"zebra": "x"}), Naming::Snake)
                 .ends_with("it has `timeout`, `idle_timeout`, `budget`, `output`")
         );
         assert!(error(json!({"timeout": "5"}), Naming::Camel).contains("a number of milliseconds"));

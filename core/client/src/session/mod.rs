@@ -287,9 +287,11 @@ impl Session {
     }
 
     /// Cancels the running turn, if there is one, and waits until it has ended. A turn that was dropped and has not
-    /// ended yet is included. Does nothing if no turn runs, or if the session is closed.
+    /// ended yet is included. Does nothing if no turn runs.
     ///
     /// # Errors
+    /// [`Error::SessionClosed`](crate::Error::SessionClosed) or the error that closed the session, if it is closed.
+    ///
     /// [`Error::Timeout`](crate::Error::Timeout) if the agent does not answer within `cancel_timeout`; the session is
     /// then closed. If the turn failed meanwhile, the error of the turn.
     ///

@@ -90,9 +90,7 @@ impl TurnInner {
         // Checked after the end of the turn, too: "the agent cannot be steered" is the more useful error.
         match shared.ask(|reply| Command::Steer { turn, input, reply }).await {
             Err(error) if settled && !matches!(error, Error::Unsupported(_)) => {
-                // If the agent has exited, that is the reason.
-                let closed = shared.closed().filter(|reason| *reason != Error::SessionClosed);
-                Err(closed.unwrap_or_else(ended))
+                Err(shared.closed().unwrap_or_else(ended))
             }
             outcome => outcome,
         }

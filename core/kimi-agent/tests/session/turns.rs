@@ -356,7 +356,8 @@ async fn session_cancel_ends_running_and_dropped_turns() {
     assert_eq!(queued.result().await.unwrap().status, TurnStatus::Cancelled);
     session.cancel().await.unwrap();
     session.close().await.unwrap();
-    session.cancel().await.unwrap();
+    assert_eq!(session.cancel().await.unwrap_err().code(), "session_closed");
+    assert_eq!(queued.steer("more").await.unwrap_err().code(), "session_closed");
 }
 
 #[tokio::test]

@@ -578,7 +578,12 @@ impl Connection {
                 // Less than `cancel_timeout` if the session closes meanwhile.
                 let waited = cancel.deadline.duration_since(cancel.since).as_millis().try_into().unwrap_or(u64::MAX);
                 let waited = Duration::from_millis(waited);
-                let told = cancel.failure.as_ref().map(|failure| format!("{failure}; then ")).unwrap_or_default();
+                // The first sentence alone: the rest says that the session can still be used.
+                let told = cancel.failure.as_ref().map(|failure| {
+                    let text = failure.to_string();
+                    format!("{}; then ", text.split_once("; ").map_or(text.as_str(), |(problem, _)| problem))
+                });
+                let told = told.unwrap_or_default();
                 let what = match &cancel.refused {
                     Some(error) => format!("refused the cancel ({error})"),
                     None => format!("did not answer the cancel within {waited:?}"),

@@ -176,7 +176,7 @@ async fn dropped_session_closes_in_background() {
     agent.answer("prompt", json!({"status": "cancelled"})).await;
     assert_eq!(agent.read().await, Value::Null);
     assert_eq!(turn.result().await.expect("an outcome").status.as_str(), "cancelled");
-    assert_eq!(turn.steer("more").await.unwrap_err().code(), "no_active_turn");
+    assert_eq!(turn.steer("more").await.unwrap_err().code(), "session_closed");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,82 @@
+/**
+ * The kinds of values that a program passes in. They may come from another realm: Jest and the `vm` pools of vitest run tests in
+ * contexts with classes of their own, so that `instanceof` is false for errors and buffers of Node itself.
+ */
+
+/** The tag of a value, such as `Map`. A hostile value, for example a `Proxy`, can throw when it is asked. */
+function tagOf(value: unknown): string {
+  try {
+    return Object.prototype.toString.call(value).slice("[object ".length, -1);
+  } catch {
+    return "Object";
+  }
+}
+
+/** Whether a value is an error of any realm. Never throws. */
+export function isError(value: unknown): value is Error {
+  try {
+    if (value instanceof Error) return true;
+  } catch {
+    return false;
+  }
+  const tag = tagOf(value);
+  return tag === "Error" || tag === "DOMException";
+}
+
+/** Whether a value is a URL of any realm. */
+export function isUrl(value: unknown): value is URL {
+  return value instanceof URL || tagOf(value) === "URL";
+}
+
+/** Whether a value is a promise, or acts like one. */
+export function isThenable(value: unknown): value is PromiseLike<unknown> {
+  if (value === null || (typeof value !== "object" && typeof value !== "function")) return false;
+  return typeof (value as { then?: unknown }).then === "function";
+}
+
+/** The bytes of an array buffer or of a view of any realm; undefined for another value. */
+export function bytesOf(value: unknown): Uint8Array | undefined {
+  if (ArrayBuffer.isView(value)) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
+  return /^(Shared)?ArrayBuffer$/.test(tagOf(value)) ? new Uint8Array(value as ArrayBuffer) : undefined;
+}
+
+/** Whether an object is a plain one of any realm, or has no prototype. */
+export function isPlain(value: object): boolean {
+  const prototype = Object.getPrototypeOf(value) as object | null;
+  return prototype === null || (Object.getPrototypeOf(prototype) === null && tagOf(value) === "Object");
+}
+
+/** The kind of an object that is neither plain nor an array, with an article: `a Map`, `a promise`. */
+export function kindOfInstance(value: object): string {
+  if (isThenable(value)) return "a promise";
+  if (isError(value)) return `an error (${value.message || value.name})`;
+  const tag = tagOf(value);
+  const { constructor: made } = value as { constructor?: unknown };
+  const name = typeof made === "function" && made.name !== "" ? made.name : tag;
+  if (tag === "Object") return `an instance of ${name}`;
+  return `${/^[AEIOU]/.test(name) ? "an" : "a"} ${name}`;
+}
+
+/** What a program writes instead of a value that is neither plain nor an array. */
+export function remedyFor(value: object): string {
+  if (isThenable(value)) return "wait for it with `await`";
+  switch (tagOf(value)) {
+    case "Map":
+      return "convert it with `Object.fromEntries(map)`";
+    case "Set":
+      return "convert it with `[...set]`";
+    case "Error":
+      return "pass its message";
+    default:
+      return "pass a plain object";
+  }
+}
+
+/** The tags of objects whose JSON would lose their content. */
+const LOSSY = /^(Map|Set|WeakMap|WeakSet|WeakRef|Promise|Error|RegExp|Generator|AsyncGenerator|(Shared)?ArrayBuffer|DataView|.+Array|.+ Iterator)$/;
+
+/** Whether the JSON of an object loses its content: of a `Map`, for example, it is `{}`. */
+export function isLossy(value: object): boolean {
+  if (Array.isArray(value) || isPlain(value)) return false;
+  return isThenable(value) || isError(value) || LOSSY.test(tagOf(value));
+}

@@ -1,0 +1,127 @@
+// Wrong uses of the package: each is refused with a text that says what to write instead, or does what was meant.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { inspect } from "node:util";
+
+import { createSession, InvalidOption, openAgent, runBatch, tool, TurnInProgress } from "../dist/index.mjs";
+import { scriptedAgent } from "../dist/testing.mjs";
+
+const HELLO = [[{ text: "Hello" }]];
+const parameters = { type: "object", properties: {} };
+
+async function withSession(script, options, use) {
+  const session = await createSession({ executable: scriptedAgent(script), ...options });
+  try {
+    return await use(session);
+  } finally {
+    await session.close();
+  }
+}
+
+test("options of a prompt that belong to the session are named", () =>
+  withSession(HELLO, {}, async (session) => {
+    const wrong = [
+      [{ onApproval: () => "approve" }, /`onApproval`: a prompt has no such option; .*createSession/],
+      [{ timout: () => 5 }, /`timout`.*`timeout`/],
+      [Promise.resolve({}), /got a promise; wait for it with `await`/],
+      [new Map([["timeout", 5]]), /got a Map; convert it/],
+    ];
+    for (const [options, text] of wrong) {
+      await assert.rejects(session.prompt("hi", options).result(), (error) => error instanceof InvalidOption && text.test(error.message));
+    }
+  }));
+
+test("unknown options of close() and listSessions() are refused, and nothing is closed", () =>
+  withSession(HELLO, {}, async (session) => {
+    await assert.rejects(session.close({ timout: 5 }), (error) => error instanceof InvalidOption && error.option === "timout");
+    await assert.rejects(session.close(new Map()), InvalidOption);
+    assert.equal(session.state, "idle");
+    const agent = await openAgent({ executable: scriptedAgent(HELLO) });
+    await assert.rejects(agent.listSessions({ workdir: "." }), InvalidOption);
+    await agent.close();
+  }));
+
+test("values without a JSON form are refused at any depth", async () => {
+  const wrong = [
+    [{ env: new Map([["A", "1"]]) }, /`env`.*a Map.*Object\.fromEntries/],
+    [{ mcpConfigs: [{ mcpServers: new Map() }] }, /`mcpConfigs`.*a Map/],
+    [{ config: { a: () => 1 } }, /`config`.*a function/],
+    [{ sessionBudget: Promise.resolve({ tokens: 5 }) }, /`sessionBudget`.*a promise.*await/],
+    [{ extraArgs: new Set(["--x"]) }, /`extraArgs`.*a Set.*\[\.\.\.set\]/],
+    [{ workdir: Symbol("x") }, /`workdir`.*`workDir`/],
+  ];
+  for (const [options, text] of wrong) {
+    await assert.rejects(createSession(options), (error) => error instanceof InvalidOption && text.test(error.message));
+  }
+});
+
+test("tool results whose content JSON would lose are failures", async () => {
+  const results = { map: new Map([["a", 1]]), set: new Set([1]), error: new Error("no"), nested: { found: [new Map()] }, date: new Date(0) };
+  const tools = Object.entries(results).map(([name, value]) => tool({ name, description: name, parameters, handler: () => value }));
+  const script = [[...tools.map(({ name }) => ({ external_tool: { name, arguments: {} } })), { text: "done" }]];
+  await withSession(script, { tools }, async (session) => {
+    const failed = [];
+    for await (const { type, payload } of session.prompt("go")) if (type === "ToolResult") failed.push(payload.return_value.is_error);
+    assert.deepEqual(failed, [true, true, true, true, false]);
+  });
+});
+
+test("a handler that waits for events of its own turn fails, and does not hang", () =>
+  withSession([[{ request: { type: "ApprovalRequest", payload: { id: "a1", tool_call_id: "t1", sender: "Shell", action: "run command", description: "ls" } } }, { text: "done" }]], {
+    async onApproval() {
+      await assert.rejects(
+        async () => {
+          for (;;) await turn.next();
+        },
+        (error) => error instanceof TurnInProgress && /return an answer first/.test(error.message),
+      );
+      return "approve";
+    },
+  }, async (session) => {
+    turn = session.prompt("go");
+    const { handlerFailures, status } = await turn.result();
+    assert.deepEqual([handlerFailures, status], [[], "finished"]);
+  }));
+let turn;
+
+test("empty prompts and misspelt parts are refused", () =>
+  withSession(HELLO, {}, async (session) => {
+    for (const content of ["", " ", [], { type: "txt", text: "a" }, Promise.resolve("a"), new Map()]) {
+      await assert.rejects(session.prompt(content).result(), InvalidOption);
+    }
+  }));
+
+test("sessions, turns and agents show what they are", () =>
+  withSession(HELLO, {}, async (session) => {
+    const text = inspect(session, { breakLength: Infinity });
+    assert.equal(text, `Session { id: '${session.id}', agent: '${session.server.name}', state: 'idle', pid: ${String(session.pid)} }`);
+    const ended = session.prompt("hi");
+    await ended.result();
+    assert.equal(inspect(ended), `Turn { id: '${ended.id}', state: 'ended' }`);
+    assert.equal(typeof inspect(Object.getPrototypeOf(session)), "string");
+  }));
+
+test("Node shows the program's line for an error that nothing catches", () => {
+  const folder = mkdtempSync(path.join(tmpdir(), "kimi-"));
+  const file = path.join(folder, "program.mjs");
+  const index = new URL("../dist/index.mjs", import.meta.url);
+  for (const call of ["await createSession({ foo: 1 });", 'createSession({ executable: "/nowhere/kimi" });', "runBatch([], { foo: 1 });"]) {
+    writeFileSync(file, `import { createSession, runBatch } from ${JSON.stringify(index.href)};\n\n${call}\n`);
+    const { stderr, status } = spawnSync(process.execPath, [file], { encoding: "utf8" });
+    assert.equal(status, 1);
+    assert.match(stderr, /program\.mjs:3\n/, stderr);
+    assert.ok(stderr.includes(call), stderr);
+    assert.match(stderr, /\n {4}at .*program\.mjs:3:\d+/);
+  }
+});
+
+test("a batch fails at the loop of the program", async () => {
+  async function myLoop() {
+    for await (const result of runBatch([{ prompt: "a", key: "x" }, { prompt: "b", key: "x" }], { executable: scriptedAgent(HELLO) })) assert.ok(result);
+  }
+  await assert.rejects(myLoop, (error) => /^InvalidOption: [^\n]*\n {4}at .*myLoop/.test(error.stack));
+});
