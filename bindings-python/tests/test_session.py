@@ -11,7 +11,7 @@ import os
 import pickle
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from support import HANGING, children, collect, gone, open_session, read_until, texts
@@ -391,9 +391,9 @@ async def test_session_cancel_ends_running_turn() -> None:
 
 
 async def test_handler_that_waits_for_its_own_turn_fails() -> None:
-    failures = []
+    failures: list[str] = []
 
-    async def approve(request: kimi_agent.ApprovalRequest) -> str:
+    async def approve(request: kimi_agent.ApprovalRequest) -> Literal["approve"]:
         try:
             async for event in turn:
                 del event
@@ -413,11 +413,10 @@ async def test_handler_that_waits_for_its_own_turn_fails() -> None:
 
 
 @pytest.mark.parametrize("content", ["", " ", [], {"type": "txt", "text": "a"}])
-async def test_empty_prompt_and_misspelt_part_are_refused(content: object) -> None:
+async def test_empty_prompt_and_misspelt_part_are_refused(content: Any) -> None:
     async with open_session([{"text": "a"}]) as session:
         with pytest.raises(kimi_agent.InvalidOption):
-            await session.prompt(content)  # type: ignore[arg-type]
-
+            await session.prompt(content)
 
 
 async def test_close_with_timeout_zero_kills_at_once() -> None:

@@ -13,8 +13,8 @@ pub use crate::driver::{served_span, served_turn};
 pub use crate::error::fields as error_fields;
 pub use crate::naming::Naming;
 pub use crate::options::{
-    HookSpec, ToolSpec, agent_options, check_names, check_prompt_names, close_timeout, for_session, kind_of, on_event_async, parse_content,
-    parse_hook, parse_tool, prompt_options, session_options, too_deep, wrong_type,
+    HookSpec, ToolSpec, agent_options, check_names, check_prompt_names, close_timeout, for_session, kind_of,
+    on_event_async, parse_content, parse_hook, parse_tool, prompt_options, session_options, too_deep, wrong_type,
 };
 pub use crate::session::{LIVE, TurnInner, one_shot_on};
 pub use crate::telemetry::{GivenSpan, PostingHost, TelemetryHost};

@@ -12,7 +12,9 @@ pub(crate) fn check_content(content: &Content) -> Result<()> {
     let is_blank = |text: &str| text.trim().is_empty();
     let is_empty = match content {
         Content::Text(text) => is_blank(text),
-        Content::Parts(parts) => parts.iter().all(|part| matches!(part, ContentPart::Text(part) if is_blank(&part.text))),
+        Content::Parts(parts) => {
+            parts.iter().all(|part| matches!(part, ContentPart::Text(part) if is_blank(&part.text)))
+        }
     };
     if is_empty {
         return Err(invalid_option("content", "it is empty; pass a text, or a part with content"));

@@ -185,7 +185,9 @@ pub fn prompt_options(content: Content, map: Map<String, Value>, naming: Naming)
 /// `InvalidOption` names the first unknown option, with a suggestion.
 pub fn check_prompt_names<'a>(given: impl IntoIterator<Item = &'a str>, naming: Naming) -> Result<()> {
     let mut given = given.into_iter();
-    given.find(|given| find(PROMPT_OPTIONS, given, naming).is_none()).map_or(Ok(()), |given| Err(unknown(given, naming)))
+    given
+        .find(|given| find(PROMPT_OPTIONS, given, naming).is_none())
+        .map_or(Ok(()), |given| Err(unknown(given, naming)))
 }
 
 fn unknown(given: &str, naming: Naming) -> Error {
