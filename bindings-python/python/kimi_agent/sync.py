@@ -431,10 +431,11 @@ class Session(Prompter[T_co]):
     def cancel(self) -> None:
         """Cancels the running turn, also one that was dropped and is about to end, and waits until it has ended.
 
-        Does nothing if no turn runs or the session is closed.
+        Does nothing if no turn runs.
 
         Raises:
             Timeout: The agent does not answer within `cancel_timeout`. The session is closed.
+            SessionClosed: The session is closed.
 
         >>> turn = session.prompt("Write a book")
         >>> session.cancel()
