@@ -92,6 +92,8 @@ class Copy:
         return {
             **kept,
             "CARGO_TARGET_DIR": str(CACHE / "regressions" / "target"),
+            # Two builds differ by one patch.
+            "CARGO_INCREMENTAL": "1",
             # As `make test-rust` does.
             "PROPTEST_RNG_SEED": "0",
             "PYTHONPATH": str(python),

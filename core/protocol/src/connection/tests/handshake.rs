@@ -104,6 +104,14 @@ fn refused_handshake_ends_opening_once() {
 }
 
 #[test]
+fn handshake_refused_without_id_ends_opening() {
+    let mut peer = opening();
+    peer.line(&json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "Invalid Request"}}));
+    assert_eq!(peer.trace(), ["opened handshake_error"]);
+    assert_eq!(peer.connection.poll_timeout(), None);
+}
+
+#[test]
 fn unreadable_handshake_answer_names_field() {
     for (result, part) in [
         (json!({"server": {"name": "A", "version": "1"}, "slash_commands": []}), "protocol_version"),
