@@ -114,7 +114,8 @@ class Copy:
 
 def refusal(root: Path, patch: Path, *options: str) -> str | None:
     """Applies a patch to a folder; with `--check` only tries to. Returns why it does not apply."""
-    argv = ["git", "apply", "--whitespace=nowarn", *options, str(patch)]
+    # The lines around the defect may have changed.
+    argv = ["git", "apply", "--whitespace=nowarn", "-C0", *options, str(patch)]
     done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
