@@ -22,22 +22,24 @@ REQUIREMENTS = ROOT / "bindings-python" / "requirements-test.txt"
 NEWEST = (3, 14)
 
 
-def environment(base: str, name: str, wheel: Path) -> Path:
-    """The interpreter of an environment that has the wheel and what the tests need."""
+def environment(base: str, name: str, wheel: Path | None) -> Path:
+    """The interpreter of an environment that has what the tests need, and the wheel."""
     venv = ROOT / ".cache" / f"venv-{name}"
     python = venv / "bin" / "python"
-    stamp = venv / ".ready"
-    wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + wheel.read_bytes()).hexdigest()
     venv.parent.mkdir(exist_ok=True)
     # Another check may be about to make it, too.
     with venv.with_name(f"{venv.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not stamp.exists() or stamp.read_text() != wanted:
-            if not python.exists():
-                subprocess.run([base, "-m", "venv", "--clear", str(venv)], check=True)
-            install(python, ["-r", str(REQUIREMENTS)])
-            install(python, ["--force-reinstall", "--no-deps", str(wheel)])
-            stamp.write_text(wanted)
+        if not python.exists():
+            subprocess.run([base, "-m", "venv", "--clear", str(venv)], check=True)
+        for file, what in ((REQUIREMENTS, ["-r"]), (wheel, ["--force-reinstall", "--no-deps"])):
+            if file is None:
+                continue
+            stamp = venv / f".{file.suffix[1:]}"
+            wanted = hashlib.sha256(file.read_bytes()).hexdigest()
+            if not stamp.exists() or stamp.read_text() != wanted:
+                install(python, [*what, str(file)])
+                stamp.write_text(wanted)
     return python
 
 
@@ -56,10 +58,15 @@ def main() -> int:
     """Exits with 1 where the command failed on any of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--on", choices=["oldest", "newest", "all"])
-    parser.add_argument("dist", type=Path)
-    parser.add_argument("command", nargs="+")
+    parser.add_argument("--fetch", action="store_true", help="only install what the tests need besides the wheel")
+    parser.add_argument("dist", type=Path, nargs="?")
+    parser.add_argument("command", nargs="*")
     given = parser.parse_args()
-    wheel = max(given.dist.glob("*.whl"), key=lambda path: path.stat().st_mtime)
+    if not given.fetch and not given.command:
+        parser.error("a folder with a wheel, and a command")
+    wheels = [] if given.fetch else list(given.dist.glob("*.whl"))
+    if not given.fetch and not wheels:
+        sys.exit(f"there is no wheel in {given.dist}: make build")
     pythons = {number: path for number, path in all_pythons().items() if number <= NEWEST}
     if not pythons:
         sys.exit("there is no Python from 3.10 to 3.14")
@@ -71,7 +78,11 @@ def main() -> int:
     def run(number: tuple[int, int]) -> bool:
         name = ".".join(map(str, number))
         print(f"--- Python {name}", flush=True)
-        command = [str(environment(pythons[number], name, wheel)), *given.command]
+        wheel = max(wheels, key=lambda path: path.stat().st_mtime, default=None)
+        python = environment(pythons[number], name, wheel)
+        if given.fetch:
+            return True
+        command = [str(python), *given.command]
         return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 
     passed = {number: run(number) for number in pythons}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs targets of the Makefile side by side, and ends with what each said last, what failed, and the slowest cases.
 
-    tools/proof.py test-rust test-docs     runs these targets, after `build`
+    tools/proof.py test-rust test-docs     runs these targets, after `setup`, `build` and `fetch`
     tools/proof.py --at-once 1 lint        one target at a time
 
 What a target prints appears when it has ended, in one piece. `.cache/durations.json` has the seconds of each target and
@@ -34,6 +34,7 @@ SLOWEST = 20
 # Many targets wait more than they compute.
 AT_ONCE = 3
 
+FIRST = ("setup", "build", "fetch")
 # The programs are there: nobody need ask cargo, which would wait for other targets that compile.
 BUILT = {"BUILT": "1"}
 OWN_VARIABLES = {
@@ -138,7 +139,7 @@ def environment(target: str) -> dict[str, str]:
     """The variables of a target. Those of an outer `make` are about that one."""
     outer = ("BUILT", "MAKEFLAGS", "MFLAGS", "MAKELEVEL")
     kept = {name: value for name, value in os.environ.items() if name not in outer}
-    return {**kept, **OWN_VARIABLES, **({} if target == "build" else BUILT)}
+    return {**kept, **OWN_VARIABLES, **({} if target in FIRST else BUILT)}
 
 
 def summary(steps: list[Step]) -> str:
@@ -175,9 +176,10 @@ def main() -> int:
     os.environ.update(left_behind.before(noted))
     proof = Proof(os.environ.get("MAKE", "make"))
     # What several targets need is there before they begin, so that no two of them make it.
-    proof.run(["build"], 1)
-    if not proof.failed:
-        proof.run([target for target in chosen.targets if target != "build"], chosen.at_once)
+    targets = [target for target in chosen.targets if target not in FIRST]
+    for some, at_once in ((["setup"], 1), (["build", "fetch"], 2), (targets, chosen.at_once)):
+        if not proof.failed:
+            proof.run(some, at_once)
     print(summary(proof.steps))
     DURATIONS.write_text(json.dumps(durations(proof.steps), indent=1, ensure_ascii=False) + "\n", "utf-8")
     print(f"\nall of it took {time.monotonic() - started:.0f} s; .cache/durations.json has the durations")

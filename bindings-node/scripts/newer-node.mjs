@@ -1,5 +1,5 @@
 // Runs the tests on another release of Node: `newer-node.mjs 24`. The release comes from npm and stays in .cache. With
-// `--smoke` after it, only the tests of what depends on the release.
+// `--smoke` after it, only the tests of what depends on the release; with `--fetch`, none.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,7 +7,9 @@ import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const [release, part] = process.argv.slice(2);
-if (!release || (part && part !== "--smoke")) throw new Error("usage: newer-node.mjs RELEASE [--smoke]");
+if (!release || ![undefined, "--smoke", "--fetch"].includes(part)) {
+  throw new Error("usage: newer-node.mjs RELEASE [--smoke | --fetch]");
+}
 
 if (process.versions.node.split(".")[0] === release) {
   console.log(`these were the tests on Node ${release}`);
@@ -30,6 +32,7 @@ if (!existsSync(program)) {
   }
 }
 
+if (part === "--fetch") process.exit(0);
 console.log(`on Node ${release}:`);
 const argv = [join("scripts", "test.mjs"), ...(part ? [part] : [])];
 const { status } = spawnSync(program, argv, { cwd: root, stdio: "inherit" });

@@ -256,8 +256,15 @@ def from_npm(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Installs releases for the tests and prints where.")
-    parser.add_argument("versions", nargs="+", help="as 1.51.0, or kimi-code-2.1.0")
-    for version in parser.parse_args().versions:
+    parser.add_argument("versions", nargs="*", help="as 1.51.0, or kimi-code-2.1.0")
+    parser.add_argument("--quick", action="store_true", help="those of the selection")
+    chosen = parser.parse_args()
+    if not chosen.versions and not chosen.quick:
+        parser.error("name a release, or --quick")
+    rows = json.loads(Path(__file__).with_name("releases.json").read_text("utf-8"))["releases"] if chosen.quick else {}
+    # The server of Kimi Code comes with its release.
+    quick = [name for name, row in rows.items() if "quick" in row and not name.startswith("kimi-code-web")]
+    for version in [*chosen.versions, *quick]:
         name, _, number = version.rpartition("-")
         install = kimi_code if name else command
         print(*install(number, say=lambda text: print(text, file=sys.stderr)))

@@ -217,6 +217,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the cases' directories behind")
     parser.add_argument("--table", action="store_true", help="play every agent, and write the results and the table")
     parser.add_argument("--check", action="store_true", help="play nothing; fail if the table is not up to date")
+    parser.add_argument("--install", action="store_true", help="play nothing; install the agents that CI plays")
     parser.add_argument("--record", action="store_true", help="write down what is said, through Rust")
     chosen = parser.parse_args()
     begun = time.monotonic()
@@ -230,6 +231,11 @@ def main() -> int:
         known = ", ".join(case.name for case in cases)
         usage.stop("agents", f"no case has a name with {chosen.only!r}; there are {known}")
     usage.needs("agents", "npm", "node")
+    if chosen.install:
+        for agent in AGENTS.values():
+            if not agent.elsewhere:
+                agent.launch(say)
+        return 0
     plays: list[tuple[play.Play, Agent, list[str]]] = []
     scratch = Path(tempfile.mkdtemp(prefix="agents-")).resolve()
     failed = 0

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the trial programs in Python as a user would, with the wheel in an environment of their own: run.sh PYTHON DIST
+# Runs the trial programs in Python as a user would, with the wheel in an environment of their own: run.sh PYTHON DIST.
+# `fetch` in place of DIST only installs what the programs need.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -11,5 +12,6 @@ if ! cmp -s "$here/requirements.txt" "$venv/.requirements"; then
     "$venv/bin/python" -m pip install -q -r "$here/requirements.txt"
     cp "$here/requirements.txt" "$venv/.requirements"
 fi
+[[ $dist != fetch ]] || exit 0
 "$venv/bin/python" -m pip install -q --force-reinstall --no-deps "$dist"/*.whl
 exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$here"
