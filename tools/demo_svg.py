@@ -101,8 +101,12 @@ def drawn(lines: list[tuple[str, str]]) -> str:
             time += PIECE
         time += LINE
     whole = time + STAY
+    # The first frame is the finished session, which stays for a while: previews show only that frame.
+    cleared = STAY / whole
     rules = "".join(
-        f"@keyframes k{at}{{0%,{start / whole:.3%}{{opacity:0}}{start / whole + 0.0001:.3%},100%{{opacity:1}}}}"
+        f"@keyframes k{at}{{0%,{cleared:.3%}{{opacity:1}}"
+        f"{cleared + 0.0001:.3%},{cleared + start / whole:.3%}{{opacity:0}}"
+        f"{cleared + start / whole + 0.0001:.3%},100%{{opacity:1}}}}"
         f".a{at}{{animation:k{at} {whole:.2f}s infinite}}\n"
         for at, (start, _) in enumerate(texts)
     )
