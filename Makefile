@@ -317,7 +317,7 @@ tests/foreign/node/node_modules/.ready: tests/foreign/node/package-lock.json
 .PHONY: test-foreign
 test-foreign: tests/foreign/node/node_modules/.ready ## The agent's side, driven by clients that others have written.
 	$(call say,Driving the agent with other clients)
-	@cargo programs -q
+	@$(if $(BUILT),,cargo programs -q)
 	@export KIMI_SCRIPTED_AGENT="$(TARGET)/debug/kimi-scripted-agent" && \
 		(cd tests/foreign/node && npm test --silent) && \
 		CARGO_TARGET_DIR=$(HERE)/$(CACHE)/foreign cargo test -q --locked --manifest-path tests/foreign/rust/Cargo.toml
@@ -517,7 +517,7 @@ tests/site/node_modules/.ready: tests/site/package-lock.json
 .PHONY: docs-api
 docs-api: $(SITE)/venv/.ready site/node_modules/.ready bindings-node/node_modules/.ready $(INSPECTOR)
 	$(call say,Writing the API of Node and Rust for the site)
-	@cargo build -q --locked -p kimi-agent-command
+	@$(if $(BUILT),,cargo programs -q)
 	@rm -rf $(SITE)/node && cd site && npx --no-install typedoc --logLevel Warn
 	@$(RUSTDOC)
 
