@@ -202,6 +202,12 @@ export interface NativeError {
   budget?: ExceededBudget
   /** Of `output_invalid`: the attempts. */
   output?: InvalidOutput
+  /** Of an error of the model's service: the HTTP status. */
+  status?: number
+  /** Of an error of the model's service: the seconds until the next attempt. */
+  retryAfter?: number
+  /** Of an error that ended a turn: the result of the turn up to its end, as JSON. */
+  resultJson?: string
 }
 
 /** A session. If it is garbage collected, it is closed in the background. */

@@ -25,8 +25,11 @@ export type ErrorCode =
   | "llm_not_supported"
   | "llm_service_error"
   | "auth_expired"
+  | "context_too_long"
   | "turn_cancelled"
   | "max_steps_reached"
+  | "answer_truncated"
+  | "answer_refused"
   | "budget_exceeded"
   | "output_invalid";
 
@@ -38,7 +41,8 @@ export type RpcErrorCode =
   | "llm_not_set"
   | "llm_not_supported"
   | "llm_service_error"
-  | "auth_expired";
+  | "auth_expired"
+  | "context_too_long";
 
 /**
  * The base of all errors of this package.
@@ -61,6 +65,8 @@ export class KimiAgentError extends Error {
    * exited, a deadline was exceeded, or another turn was running.
    */
   readonly retryable: boolean = false;
+  /** What the turn had produced, if the error ended a turn: its text, its tool calls and its tokens. */
+  declare readonly result?: PromptResult;
   /** The address of the documentation of this kind of error: its causes, what to check, and remedies. */
   declare readonly help: string;
 
@@ -380,8 +386,17 @@ export class LlmNotSupported extends RpcError {
   override readonly code = "llm_not_supported";
 }
 
+/** An error of the model's service. */
+abstract class ServiceError extends RpcError {
+  /** The HTTP status of the service, if the agent reports it. */
+  readonly status: number | null = null;
+  /** The seconds that the service asks to wait before the next attempt, if the agent reports it. */
+  readonly retryAfter: number | null = null;
+}
+
 /**
- * The model's service failed or refused the request.
+ * The model's service failed or refused the request. `retryable` after the HTTP status 408, 409, 429 or any from 500 on, after
+ * a lost connection, and if the service is overloaded.
  *
  * @example
  * ```ts
@@ -393,13 +408,30 @@ export class LlmNotSupported extends RpcError {
  * }
  * ```
  */
-export class LlmServiceError extends RpcError {
+export class LlmServiceError extends ServiceError {
   override readonly code = "llm_service_error";
   override readonly retryable: boolean = true;
 }
 
 /**
- * The agent's login has expired or is missing.
+ * The prompt and the conversation exceed the context window of the model.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await session.prompt("Fix the failing test.").result();
+ * } catch (error) {
+ *   if (!(error instanceof ContextTooLong)) throw error;
+ *   console.error("Continue in a new session:", error.message);
+ * }
+ * ```
+ */
+export class ContextTooLong extends ServiceError {
+  override readonly code = "context_too_long";
+}
+
+/**
+ * The agent's login has expired or is missing, or the model's service refuses its key.
  *
  * @example
  * ```ts
@@ -411,7 +443,7 @@ export class LlmServiceError extends RpcError {
  * }
  * ```
  */
-export class AuthExpired extends RpcError {
+export class AuthExpired extends ServiceError {
   override readonly code = "auth_expired";
 }
 
@@ -464,6 +496,42 @@ export class MaxStepsReached extends KimiAgentError {
   }
 }
 
+/**
+ * From `result.raiseForStatus()`: the answer ends at the model's limit of tokens.
+ *
+ * @example
+ * ```ts
+ * const result = await turn.result();
+ * try {
+ *   console.log(result.raiseForStatus().text);
+ * } catch (error) {
+ *   if (!(error instanceof AnswerTruncated)) throw error;
+ *   console.log("cut:", error.result?.text);
+ * }
+ * ```
+ */
+export class AnswerTruncated extends KimiAgentError {
+  override readonly code = "answer_truncated";
+}
+
+/**
+ * From `result.raiseForStatus()`: the model, its provider or a hook of the agent refused to answer.
+ *
+ * @example
+ * ```ts
+ * const result = await turn.result();
+ * try {
+ *   console.log(result.raiseForStatus().text);
+ * } catch (error) {
+ *   if (!(error instanceof AnswerRefused)) throw error;
+ *   console.log("refused");
+ * }
+ * ```
+ */
+export class AnswerRefused extends KimiAgentError {
+  override readonly code = "answer_refused";
+}
+
 /** The result of a turn in which nothing happened. */
 const NOTHING: ResultFields = {
   status: "cancelled",
@@ -499,7 +567,7 @@ export class BudgetExceeded extends KimiAgentError {
   /** The amount that was used. */
   readonly used: number;
   /** The result of the turn up to its end: its tool calls, its tokens, and the last text that it said. */
-  readonly result: PromptResult;
+  override readonly result: PromptResult;
 
   /**
    * Makes the error, for tests of a program.
@@ -542,7 +610,7 @@ export class OutputInvalid extends KimiAgentError {
   /** The violations of the last attempt, at most 20. */
   readonly errors: readonly OutputError[];
   /** The result of the turn up to its end: its tool calls, its tokens, and the last text that it said. */
-  readonly result: PromptResult;
+  override readonly result: PromptResult;
 
   /**
    * Makes the error, for tests of a program.
@@ -578,8 +646,11 @@ const CLASSES: Readonly<Record<ErrorCode, readonly [name: string, { readonly pro
   llm_not_supported: ["LlmNotSupported", LlmNotSupported],
   llm_service_error: ["LlmServiceError", LlmServiceError],
   auth_expired: ["AuthExpired", AuthExpired],
+  context_too_long: ["ContextTooLong", ContextTooLong],
   turn_cancelled: ["TurnCancelled", TurnCancelled],
   max_steps_reached: ["MaxStepsReached", MaxStepsReached],
+  answer_truncated: ["AnswerTruncated", AnswerTruncated],
+  answer_refused: ["AnswerRefused", AnswerRefused],
   budget_exceeded: ["BudgetExceeded", BudgetExceeded],
   output_invalid: ["OutputInvalid", OutputInvalid],
 };
@@ -615,8 +686,11 @@ export type AnyKimiAgentError =
   | LlmNotSupported
   | LlmServiceError
   | AuthExpired
+  | ContextTooLong
   | TurnCancelled
   | MaxStepsReached
+  | AnswerTruncated
+  | AnswerRefused
   | BudgetExceeded
   | OutputInvalid;
 
@@ -658,6 +732,7 @@ const ANSWERS = {
   llm_not_supported: LlmNotSupported,
   llm_service_error: LlmServiceError,
   auth_expired: AuthExpired,
+  context_too_long: ContextTooLong,
 } as const;
 
 function has<T extends object>(table: T, key: string): key is keyof T & string {
@@ -667,8 +742,13 @@ function has<T extends object>(table: T, key: string): key is keyof T & string {
 /** Makes the public error of an error of the addon. */
 export function publicError(native: NativeError): KimiAgentError {
   const error = withoutRetryable(native);
-  const { retryable } = native;
-  return retryable === error.retryable ? error : Object.assign(error, { retryable });
+  const { retryable, status, retryAfter, resultJson } = native;
+  const more: Record<string, unknown> = {};
+  if (retryable !== error.retryable) more["retryable"] = retryable;
+  if (status !== undefined) more["status"] = status;
+  if (retryAfter !== undefined) more["retryAfter"] = retryAfter;
+  if (resultJson !== undefined) more["result"] = new PromptResult(JSON.parse(resultJson) as ResultFields);
+  return Object.assign(error, more);
 }
 
 function withoutRetryable(native: NativeError): KimiAgentError {
@@ -680,6 +760,8 @@ function withoutRetryable(native: NativeError): KimiAgentError {
   }
   if (code === "invalid_option") return new InvalidOption(native.option ?? "", message);
   if (code === "agent_exited") return new AgentExited(message, native.exitCode, native.signal, native.stderr);
+  if (code === "answer_truncated") return new AnswerTruncated(message);
+  if (code === "answer_refused") return new AnswerRefused(message);
   if (code === "budget_exceeded") return budgetExceeded(native);
   if (code === "output_invalid") return outputInvalid(native);
   return new KimiAgentError(code === "internal_error" ? message : `${code}: ${message}`);

@@ -1,11 +1,11 @@
 /** The outcome of a turn. */
 
-import { MaxStepsReached, TurnCancelled } from "./errors.js";
+import { AnswerRefused, AnswerTruncated, type KimiAgentError, MaxStepsReached, TurnCancelled } from "./errors.js";
 import { type Usage, withTotal } from "./messages.js";
 import type { Content, HandlerFailed, JsonObject, TokenUsage, ToolCallInfo } from "./wire.js";
 
 /** How a turn ended that did not fail. */
-export type TurnStatus = "finished" | "cancelled" | "max_steps_reached";
+export type TurnStatus = "finished" | "cancelled" | "max_steps_reached" | "truncated" | "refused";
 
 /** One tool call of a turn, in {@link PromptResult.toolCalls}. */
 export interface ToolCallRecord {
@@ -59,6 +59,7 @@ export interface HandlerFailure {
 /** A result as the addon gives it. */
 export interface ResultFields {
   status: TurnStatus;
+  stop_reason?: string;
   steps: number;
   text: string;
   usage: TokenUsage;
@@ -80,8 +81,16 @@ export interface ResultFields {
  * ```
  */
 export class PromptResult<Value = unknown> {
-  /** How the turn ended. */
+  /**
+   * How the turn ended. `truncated` if the answer ends at the model's limit of tokens, `refused` if the model, its provider or
+   * a hook of the agent refused to answer.
+   */
   readonly status: TurnStatus;
+  /**
+   * Why the turn ended, in the agent's own word: over ACP `end_turn`, `max_tokens`, `max_turn_requests`, `refusal`,
+   * `cancelled` or another one; over Wire the status. Undefined if the agent did not say.
+   */
+  readonly stopReason: string | undefined;
   /** How many steps it took. */
   readonly steps: number;
   /** The text of the last step. */
@@ -108,9 +117,10 @@ export class PromptResult<Value = unknown> {
 
   /** @internal */
   constructor(fields: ResultFields, cancelled?: ErrorOptions) {
-    const { status, steps, text, usage, tool_calls, rejected, handler_failures, output } = fields;
+    const { status, stop_reason, steps, text, usage, tool_calls, rejected, handler_failures, output } = fields;
     this.#cancelled = cancelled;
     this.status = status;
+    this.stopReason = stop_reason;
     this.steps = steps;
     this.text = text;
     this.output = output as Value | undefined;
@@ -127,6 +137,8 @@ export class PromptResult<Value = unknown> {
    * @throws {TurnCancelled} if the turn was cancelled. If the signal of `prompt()` cancelled it, `cause` is the signal's
    * reason: for `AbortSignal.timeout()` a `DOMException` named `TimeoutError`, for `abort()` one named `AbortError`.
    * @throws {MaxStepsReached} if the turn ended at its limit of steps.
+   * @throws {AnswerTruncated} if the answer was cut at the model's limit of tokens.
+   * @throws {AnswerRefused} if the model, its provider or a hook of the agent refused to answer.
    *
    * @example
    * ```ts
@@ -137,16 +149,33 @@ export class PromptResult<Value = unknown> {
     /** The value of the option `output`. */
     readonly output: Value;
   } {
-    if (this.status === "cancelled") {
-      const message = "the turn was cancelled before it was finished; the session can still be used";
-      throw new TurnCancelled(message, this.#cancelled);
-    }
-    if (this.status === "max_steps_reached") {
-      const limit = `the turn reached its limit of ${String(this.steps)} steps`;
-      const message = `${limit}; prompt again to continue, or raise \`maxStepsPerTurn\``;
-      throw new MaxStepsReached(message, this.steps);
-    }
+    const error = this.#error();
+    if (error !== undefined) throw Object.assign(error, { result: this });
     // eslint-disable-next-line @typescript-eslint/no-unsafe-class-instance-assignment -- this object, with a narrower type
     return this as this & { readonly output: Value };
+  }
+
+  /** Makes the error for a turn that has not finished. */
+  #error(): KimiAgentError | undefined {
+    switch (this.status) {
+      case "cancelled": {
+        const message = "the turn was cancelled before it was finished; the session can still be used";
+        return new TurnCancelled(message, this.#cancelled);
+      }
+      case "max_steps_reached": {
+        // Over ACP an agent reports no steps: the SDK counts the turn as one.
+        const steps = this.steps > 1 || this.stopReason !== "max_turn_requests" ? this.steps : null;
+        const limit = `the turn reached its limit of ${steps === null ? "" : `${String(steps)} `}steps`;
+        return new MaxStepsReached(`${limit}; prompt again to continue, or raise \`maxStepsPerTurn\``, steps);
+      }
+      case "truncated": {
+        const hint = "prompt again to continue, or raise the limit in the agent's configuration";
+        return new AnswerTruncated(`the answer was cut at the model's limit of tokens; ${hint}`);
+      }
+      case "refused":
+        return new AnswerRefused("the model, its provider or a hook of the agent refused to answer; change the prompt");
+      case "finished":
+        return undefined;
+    }
   }
 }

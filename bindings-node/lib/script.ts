@@ -147,7 +147,7 @@ export type ScriptSignal =
   | "SIGHUP" | "SIGINT" | "SIGQUIT" | "SIGABRT" | "SIGKILL" | "SIGSEGV" | "SIGTERM";
 
 /** How a turn ends. */
-export type ScriptStatus = "finished" | "cancelled" | "max_steps_reached";
+export type ScriptStatus = "finished" | "cancelled" | "max_steps_reached" | "truncated" | "refused";
 
 /** One thing that the agent does: an object in which one key names the action, such as `{text: "Hello"}`. */
 export type ScriptAction = ActionOptions &
@@ -286,6 +286,8 @@ export type ScriptAction = ActionOptions &
         end: ScriptStatus;
         /** With `"max_steps_reached"`: after how many steps. Default: as many as there were. */
         steps?: number | undefined;
+        /** The word that the agent sends for the end, instead of that of the status. */
+        stop_reason?: string | undefined;
       }
     | {
         /** Answers the prompt with an error. */

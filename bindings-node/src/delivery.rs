@@ -193,7 +193,7 @@ pub(crate) fn checked(what: &str, text: String) -> Result<String, Error> {
     Err(Error::Protocol(format!(
         "{what} of {} bytes is longer than a JavaScript string can be ({LONGEST_STRING} characters); lower maxLineBytes",
         text.len()
-    )))
+    ).into()))
 }
 
 fn level_name(level: LogLevel) -> &'static str {

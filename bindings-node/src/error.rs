@@ -35,6 +35,12 @@ pub struct NativeError {
     pub budget: Option<ExceededBudget>,
     /// Of `output_invalid`: the attempts.
     pub output: Option<InvalidOutput>,
+    /// Of an error of the model's service: the HTTP status.
+    pub status: Option<u16>,
+    /// Of an error of the model's service: the seconds until the next attempt.
+    pub retry_after: Option<f64>,
+    /// Of an error that ended a turn: the result of the turn up to its end, as JSON.
+    pub result_json: Option<String>,
 }
 
 /// A budget that a turn has exceeded.
@@ -94,6 +100,12 @@ impl From<&Error> for NativeError {
             hint: None,
             budget: None,
             output: None,
+            status: None,
+            retry_after: None,
+            result_json: match error {
+                Error::BudgetExceeded(_) | Error::OutputInvalid(_) => None,
+                _ => error.result().map(to_json),
+            },
         };
         match spelled(error.clone(), Naming::Camel) {
             Error::InvalidOption { option, .. } => native.option = Some(option),
@@ -120,6 +132,8 @@ impl From<&Error> for NativeError {
                 });
             }
             Error::Rpc(answer) => {
+                native.status = answer.status();
+                native.retry_after = answer.retry_after().map(|delay| delay.as_secs_f64());
                 native.message = answer.message;
                 native.rpc_code = answer.rpc_code;
                 native.data = answer.data.map(|data| data.to_value().to_string());

@@ -28,6 +28,9 @@ const ALL = [
   ["llm_not_supported", "LlmNotSupported", "RpcError"],
   ["llm_service_error", "LlmServiceError", "RpcError", { rpcCode: -32003 }],
   ["auth_expired", "AuthExpired", "RpcError"],
+  ["context_too_long", "ContextTooLong", "RpcError"],
+  ["answer_truncated", "AnswerTruncated", "KimiAgentError"],
+  ["answer_refused", "AnswerRefused", "KimiAgentError"],
   ["budget_exceeded", "BudgetExceeded", "KimiAgentError", { counter: "tokens", limit: 0, used: 0 }],
   ["output_invalid", "OutputInvalid", "KimiAgentError", { attempts: 0, text: "", errors: [] }],
 ];

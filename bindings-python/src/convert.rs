@@ -233,6 +233,7 @@ fn content_to_py<'py>(py: Python<'py>, content: &Content) -> PyResult<Bound<'py,
 pub(crate) fn outcome_to_py<'py>(py: Python<'py>, result: &PromptResult) -> PyResult<Bound<'py, PyDict>> {
     let outcome = PyDict::new(py);
     outcome.set_item("status", result.status.as_str())?;
+    outcome.set_item("stop_reason", result.stop_reason.as_deref())?;
     outcome.set_item("steps", result.steps)?;
     outcome.set_item("text", &result.text)?;
     outcome.set_item("output", result.output.as_ref().map(|output| json_to_py(py, output)).transpose()?)?;

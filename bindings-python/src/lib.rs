@@ -40,12 +40,7 @@ pub(crate) fn error_parts<'py>(py: Python<'py>, error: &Error) -> PyResult<(&'st
     for (name, value) in bridge::error_fields(error) {
         fields.set_item(name, convert::json_to_py(py, &value)?)?;
     }
-    let result = match error {
-        Error::BudgetExceeded(exceeded) => Some(&exceeded.result),
-        Error::OutputInvalid(invalid) => Some(&invalid.result),
-        _ => None,
-    };
-    if let Some(result) = result {
+    if let Some(result) = error.result() {
         fields.set_item("result", convert::outcome_to_py(py, result)?)?;
     }
     Ok((error.code(), error.to_string(), fields))

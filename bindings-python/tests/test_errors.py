@@ -40,6 +40,9 @@ CODES = {
     "llm_not_supported": "LlmNotSupported",
     "llm_service_error": "LlmServiceError",
     "auth_expired": "AuthExpired",
+    "context_too_long": "ContextTooLong",
+    "answer_truncated": "AnswerTruncated",
+    "answer_refused": "AnswerRefused",
     "turn_cancelled": "TurnCancelled",
     "max_steps_reached": "MaxStepsReached",
     "budget_exceeded": "BudgetExceeded",
@@ -96,6 +99,20 @@ ERRORS: list[tuple[KimiAgentError, str]] = [
     ),
     (from_native("max_steps_reached", "enough", {"steps": 3}), "MaxStepsReached('enough', steps=3)"),
 ]
+
+
+def test_service_error_keeps_status_and_result() -> None:
+    usage = TokenUsage(0, 0, 0, 0)
+    lists: dict[str, Any] = {"tool_calls": [], "rejected": [], "handler_failures": [], "output": None}
+    result = {"status": "cancelled", "stop_reason": None, "steps": 1, "text": "half", "usage": usage, **lists}
+    fields = {"message": "slow down", "rpc_code": 429, "status": 429, "retry_after": 7.0, "result": result}
+    error = from_native("llm_service_error", "slow down (429)", fields)
+    for each in (error, pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert isinstance(each, kimi_agent.LlmServiceError)
+        assert (each.status, each.retry_after) == (429, 7.0)
+        assert each.result is not None
+        assert each.result.text == "half"
+    assert from_native("timeout", "slow", {}).result is None
 
 
 @pytest.mark.parametrize(("error", "text"), ERRORS, ids=[type(error).__name__ for error, _ in ERRORS])

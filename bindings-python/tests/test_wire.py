@@ -229,7 +229,7 @@ async def test_unreadable_extra_field_is_kept_unchanged() -> None:
     line = '{"jsonrpc":"2.0","method":"event","params":{"type":"StepBegin","payload":%s}}' % payload  # noqa: UP031
     async with create_session(executable=scripted_agent([[{"raw": line}]])) as session:
         steps = [event async for event in session.prompt("go") if isinstance(event, StepBegin)]
-    assert steps[-1] == StepBegin(7, {"huge": float("inf"), "half": "\ud800"})
+    assert steps[-1] == StepBegin(7, {"huge": float("inf"), "half": "\ufffd"})
 
 
 def test_invalid_event_dict_is_refused() -> None:

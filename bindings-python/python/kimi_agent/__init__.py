@@ -26,8 +26,11 @@ from ._agent import Agent, AgentOpening, open_agent
 from ._answers import Block, Reject
 from ._errors import (
     AgentExited,
+    AnswerRefused,
+    AnswerTruncated,
     AuthExpired,
     BudgetExceeded,
+    ContextTooLong,
     EventBufferFull,
     HandshakeError,
     InvalidOption,
@@ -164,6 +167,8 @@ __all__ = [
     "AgentExited",
     "AgentOpening",
     "AgentOptions",
+    "AnswerRefused",
+    "AnswerTruncated",
     "Approval",
     "ApprovalRequest",
     "ApprovalResponse",
@@ -185,6 +190,7 @@ __all__ = [
     "ConfigOption",
     "Content",
     "ContentPart",
+    "ContextTooLong",
     "DiffDisplayBlock",
     "DisplayBlock",
     "Event",

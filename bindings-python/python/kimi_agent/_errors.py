@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AgentExited",
+    "AnswerRefused",
+    "AnswerTruncated",
     "AuthExpired",
     "BudgetExceeded",
+    "ContextTooLong",
     "EventBufferFull",
     "HandshakeError",
     "InvalidOption",
@@ -41,7 +44,7 @@ __all__ = [
 
 RpcErrorCode = Literal[
     "rpc_error", "turn_in_progress", "no_active_turn", "llm_not_set", "llm_not_supported", "llm_service_error",
-    "auth_expired",
+    "auth_expired", "context_too_long",
 ]  # fmt: skip
 """The codes of errors that the agent answers with."""
 
@@ -67,6 +70,8 @@ class KimiAgentError(Exception):
     retryable: bool = False
     """Whether the same call can succeed later without a change: the model is overloaded or limits the rate, the agent
     exited, a deadline was exceeded, or another turn was running."""
+    result: PromptResult[Any] | None = None
+    """What the turn had produced, if the error ended a turn: its text, its tool calls and its tokens."""
     _attributes: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, message: str = "") -> None:
@@ -87,8 +92,9 @@ class KimiAgentError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Not that of OSError, which some of the classes derive from and which would leave out the attributes.
         state = {name: getattr(self, name) for name in self._attributes}
-        if "retryable" in self.__dict__:
-            state["retryable"] = self.retryable
+        for name in ("retryable", "result"):
+            if name in self.__dict__:
+                state[name] = getattr(self, name)
         return (type(self), self.args, state)
 
 
@@ -331,8 +337,25 @@ class LlmNotSupported(RpcError):
     code: ClassVar[Literal["llm_not_supported"]] = "llm_not_supported"
 
 
-class LlmServiceError(RpcError):
-    """The model's service failed. Not `retryable` if it refuses the request, for example because of a wrong key.
+class _OfService:
+    """The attributes of errors of the model's service."""
+
+    status: int | None = None
+    """The HTTP status of the service, if the agent reports it."""
+    retry_after: float | None = None
+    """The seconds that the service asks to wait before the next attempt, if the agent reports it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        reduced: Any = super().__reduce__()
+        kind, args, state = reduced
+        return (kind, args, {**state, "status": self.status, "retry_after": self.retry_after})
+
+
+class LlmServiceError(_OfService, RpcError):
+    """The model's service failed. Not `retryable` if it refuses the request, for example because of an unknown model.
+
+    `retryable` after the HTTP status 408, 409, 429 or any from 500 on, after a lost connection, and if the service is
+    overloaded.
 
     >>> try:
     ...     result = await session.prompt("What is in this directory?").result()
@@ -345,8 +368,21 @@ class LlmServiceError(RpcError):
     retryable = True
 
 
-class AuthExpired(RpcError):
-    """The agent's login has expired or is missing.
+class ContextTooLong(_OfService, RpcError):
+    """The prompt and the conversation exceed the context window of the model.
+
+    >>> try:
+    ...     result = await session.prompt("What is in this directory?").result()
+    ... except ContextTooLong:
+    ...     print("Continue in a new session.")
+    Continue in a new session.
+    """
+
+    code: ClassVar[Literal["context_too_long"]] = "context_too_long"
+
+
+class AuthExpired(_OfService, RpcError):
+    """The agent's login has expired or is missing, or the model's service refuses its key.
 
     >>> try:
     ...     result = await session.prompt("What is in this directory?").result()
@@ -393,6 +429,34 @@ class MaxStepsReached(KimiAgentError):
         """The number of steps, if the agent says it."""
 
 
+class AnswerTruncated(KimiAgentError):
+    """The answer ends at the model's limit of tokens. `PromptResult.raise_for_status()` raises it.
+
+    >>> result = await turn.result()
+    >>> try:
+    ...     print(result.raise_for_status().text)
+    ... except AnswerTruncated as error:
+    ...     print(f"cut after {error.result.text!r}")
+    cut after 'Once upon a'
+    """
+
+    code: ClassVar[Literal["answer_truncated"]] = "answer_truncated"
+
+
+class AnswerRefused(KimiAgentError):
+    """The model, its provider or a hook of the agent refused to answer. `PromptResult.raise_for_status()` raises it.
+
+    >>> result = await turn.result()
+    >>> try:
+    ...     print(result.raise_for_status().text)
+    ... except AnswerRefused:
+    ...     print("refused")
+    refused
+    """
+
+    code: ClassVar[Literal["answer_refused"]] = "answer_refused"
+
+
 class BudgetExceeded(KimiAgentError):
     """The turn, or all turns of its session, used more than a budget allows. The turn is cancelled.
 
@@ -404,6 +468,7 @@ class BudgetExceeded(KimiAgentError):
     """
 
     code: ClassVar[Literal["budget_exceeded"]] = "budget_exceeded"
+    result: PromptResult[Any]
     _attributes = ("option", "counter", "limit", "used", "result")
 
     def __init__(
@@ -444,6 +509,7 @@ class OutputInvalid(KimiAgentError):
     """
 
     code: ClassVar[Literal["output_invalid"]] = "output_invalid"
+    result: PromptResult[Any]
     _attributes = ("attempts", "text", "errors", "result")
 
     def __init__(
@@ -493,6 +559,9 @@ def from_native(code: str, message: str, fields: Mapping[str, Any]) -> KimiAgent
     found: KimiAgentError
     if issubclass(kind, RpcError):
         found = kind(fields.get("message", message), fields.get("rpc_code"), fields.get("data"), fields.get("hint"))
+        for name in ("status", "retry_after"):
+            if fields.get(name) is not None:
+                setattr(found, name, fields[name])
     else:
         given = {name: fields[name] for name in kind._attributes if name in fields}
         if "result" in given:
@@ -504,6 +573,10 @@ def from_native(code: str, message: str, fields: Mapping[str, Any]) -> KimiAgent
 
             given["errors"] = [OutputError(**error) for error in given["errors"]]
         found = kind(message, **given)
+    if "result" in fields and "result" not in kind._attributes:
+        from ._results import result_of
+
+        found.result = result_of(fields["result"])
     retryable = fields.get("retryable", kind.retryable)
     if retryable != kind.retryable:
         found.retryable = retryable

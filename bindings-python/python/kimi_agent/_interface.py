@@ -69,7 +69,8 @@ class Info(TypedDict):
 class Outcome(TypedDict):
     """How a turn ended."""
 
-    status: Literal["finished", "cancelled", "max_steps_reached"]
+    status: Literal["finished", "cancelled", "max_steps_reached", "truncated", "refused"]
+    stop_reason: str | None
     steps: int
     text: str
     output: Any

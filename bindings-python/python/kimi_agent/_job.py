@@ -214,7 +214,7 @@ class JobResult(Generic[T_co]):
     """The key of the job: its own, or a hash of its prompt and options."""
     index: int
     """The position of the job in `jobs`, from 0 on."""
-    status: Literal["finished", "cancelled", "max_steps_reached", "failed"]
+    status: Literal["finished", "cancelled", "max_steps_reached", "truncated", "refused", "failed"]
     """How the job ended."""
     prompt: Content
     """The prompt of the job."""
@@ -259,6 +259,8 @@ class JobResult(Generic[T_co]):
             KimiAgentError: The job failed: its `error`.
             TurnCancelled: The job was cancelled.
             MaxStepsReached: The turn reached its limit of steps.
+            AnswerTruncated: The answer was cut at the model's limit of tokens.
+            AnswerRefused: The model, its provider or a hook of the agent refused to answer.
 
         >>> async for result in run_batch(["What is in this directory?"]):
         ...     print(result.raise_for_status().text)

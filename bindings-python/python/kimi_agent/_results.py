@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
-from ._errors import MaxStepsReached, TurnCancelled
+from ._errors import AnswerRefused, AnswerTruncated, KimiAgentError, MaxStepsReached, TurnCancelled
 from ._output import T_co
 
 if TYPE_CHECKING:
@@ -128,8 +128,9 @@ class PromptResult(Generic[T_co]):
     finished 1 There are 3 files.
     """
 
-    status: Literal["finished", "cancelled", "max_steps_reached"]
-    """How the turn ended."""
+    status: Literal["finished", "cancelled", "max_steps_reached", "truncated", "refused"]
+    """How the turn ended. "truncated" if the answer ends at the model's limit of tokens, "refused" if the model, its
+    provider or a hook of the agent refused to answer."""
     steps: int
     """The number of steps."""
     text: str
@@ -147,6 +148,9 @@ class PromptResult(Generic[T_co]):
     """The value of the option `output`, of its type. None without the option, and if the turn was cancelled or reached
     its limit of steps before it had a value. `raise_for_status` raises for these, so that its result has a value. In
     the result of an error it is plain JSON."""
+    stop_reason: str | None = None
+    """Why the turn ended, in the agent's own word: over ACP "end_turn", "max_tokens", "max_turn_requests", "refusal",
+    "cancelled" or another one; over Wire the status. None if the agent did not say."""
 
     def raise_for_status(self) -> FinishedResult[T_co]:
         """Returns this result if the turn has finished. A turn with the option `output` then has a value.
@@ -154,17 +158,35 @@ class PromptResult(Generic[T_co]):
         Raises:
             TurnCancelled: The turn was cancelled.
             MaxStepsReached: The turn reached its limit of steps.
+            AnswerTruncated: The answer was cut at the model's limit of tokens.
+            AnswerRefused: The model, its provider or a hook of the agent refused to answer.
 
         >>> result = await turn.result()
         >>> print(result.raise_for_status().text)
         There are 3 files.
         """
+        error = self._error()
+        if error is not None:
+            error.result = self
+            raise error
+        return cast("FinishedResult[T_co]", self)
+
+    def _error(self) -> KimiAgentError | None:
+        """Returns the error for a turn that has not finished."""
         if self.status == "cancelled":
-            raise TurnCancelled("the turn was cancelled before it was finished; the session can still be used")
+            return TurnCancelled("the turn was cancelled before it was finished; the session can still be used")
         if self.status == "max_steps_reached":
             hint = "prompt again to continue, or raise `max_steps_per_turn`"
-            raise MaxStepsReached(f"the turn reached its limit of {self.steps} steps; {hint}", self.steps)
-        return cast("FinishedResult[T_co]", self)
+            # Over ACP an agent reports no steps: the SDK counts the turn as one.
+            is_known = self.steps > 1 or self.stop_reason != "max_turn_requests"
+            limit = f"{self.steps} steps" if is_known else "steps"
+            return MaxStepsReached(f"the turn reached its limit of {limit}; {hint}", self.steps if is_known else None)
+        if self.status == "truncated":
+            hint = "prompt again to continue, or raise the limit in the agent's configuration"
+            return AnswerTruncated(f"the answer was cut at the model's limit of tokens; {hint}")
+        if self.status == "refused":
+            return AnswerRefused("the model, its provider or a hook of the agent refused to answer; change the prompt")
+        return None
 
 
 if TYPE_CHECKING:
@@ -195,6 +217,7 @@ def result_of(outcome: dict[str, Any]) -> PromptResult[Any]:
         [RejectedApproval(**rejection) for rejection in outcome["rejected"]],
         [HandlerFailure(**failure) for failure in outcome["handler_failures"]],
         outcome["output"],
+        outcome["stop_reason"],
     )
 
 

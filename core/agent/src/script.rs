@@ -154,6 +154,8 @@ pub(crate) enum End {
     Cancelled,
     /// Returns after this many steps. Default: the number of steps so far.
     MaxSteps(Option<i64>),
+    /// The status, or the agent's own word for the reason.
+    Other(String),
     Failed(Failure),
 }
 
@@ -529,13 +531,20 @@ fn message(fields: &Fields<'_>) -> Result<(String, Value), Wrong> {
 }
 
 fn end(fields: &Fields<'_>, name: &'static str) -> Result<End, Wrong> {
-    match fields.required_text(name)?.as_str() {
+    let status = fields.required_text(name)?;
+    if let Some(reason) = fields.text("stop_reason")? {
+        return Ok(End::Other(reason));
+    }
+    match status.as_str() {
         "finished" => Ok(End::Finished),
+        "truncated" | "refused" => Ok(End::Other(status)),
         "cancelled" => Ok(End::Cancelled),
         "max_steps_reached" => Ok(End::MaxSteps(fields.whole("steps")?)),
         other => Err(fields.wrong(
             name,
-            format_args!("must be \"finished\", \"cancelled\" or \"max_steps_reached\", not \"{other}\""),
+            format_args!(
+                "must be \"finished\", \"cancelled\", \"max_steps_reached\", \"truncated\" or \"refused\", not \"{other}\""
+            ),
         )),
     }
 }

@@ -254,6 +254,7 @@ impl Server {
             Outcome::MaxStepsReached(steps) => {
                 self.respond(&id, json!({"status": "max_steps_reached", "steps": steps}));
             }
+            Outcome::Other(word) => self.respond(&id, json!({"status": word})),
             Outcome::Failed(failure) => self.respond_failure(Some(&id), &failure),
         }
     }

@@ -349,6 +349,7 @@ impl Agent {
             End::Cancelled => self.server.finish(Outcome::Cancelled),
             End::Finished => self.server.finish(Outcome::Finished),
             End::MaxSteps(steps) => self.server.finish(Outcome::MaxStepsReached(steps.unwrap_or(self.step))),
+            End::Other(word) => self.server.finish(Outcome::Other(word)),
             End::Failed(failure) => self.server.finish(Outcome::Failed(failure)),
         }
         self.in_turn = false;

@@ -172,6 +172,8 @@ pub enum Outcome {
     Cancelled,
     /// The turn took this many steps, and another one is not allowed.
     MaxStepsReached(i64),
+    /// The turn ended for another reason: `truncated`, `refused`, or a word of the protocol.
+    Other(String),
     /// The prompt is answered with an error.
     Failed(Failure),
 }

@@ -26,7 +26,7 @@ mod transport;
 
 use kimi_agent_files as private;
 use kimi_agent_protocol::{
-    answers, connection, dialect, endpoint, error, jsonrpc, messages, naming, secrets, turn_records,
+    answers, connection, dialect, endpoint, error, json, jsonrpc, messages, naming, secrets, turn_records,
 };
 
 pub use batch::run_batch;

@@ -112,9 +112,9 @@ mod tests {
 
     #[test]
     fn quotes_stay_unchanged() {
-        let error = Error::Timeout("raise `turn_timeout`, or set `my model`\nstderr: `model`".to_owned());
+        let error = Error::Timeout("raise `turn_timeout`, or set `my model`\nstderr: `model`".into());
         assert_eq!(message(&error), "raise `--timeout`, or set `my model`\nstderr: `model`");
-        let error = Error::Timeout("raise `handshake_timeout`".to_owned());
+        let error = Error::Timeout("raise `handshake_timeout`".into());
         assert_eq!(message_of_doctor(&error), "raise `--timeout`");
     }
 }

@@ -64,7 +64,7 @@ pub use kimi_agent_client::{
 pub use kimi_agent_policy::{Decision, Policy, PolicyError, PolicyVerdict};
 pub use kimi_agent_protocol::{
     AgentExit, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities, ConfigChoice, ConfigOption,
-    ConfigValue, Error, HandlerError, HandlerFailure, HookDecision, OnError, OutputError, OutputInvalid, OutputMode,
-    PolicyReach, PromptResult, RejectedApproval, RejectedBy, Result, RpcError, RpcErrorKind, SessionInfo,
+    ConfigValue, Error, ErrorText, HandlerError, HandlerFailure, HookDecision, OnError, OutputError, OutputInvalid,
+    OutputMode, PolicyReach, PromptResult, RejectedApproval, RejectedBy, Result, RpcError, RpcErrorKind, SessionInfo,
     ToolCallRecord, TurnStatus, VersionError, WireVersion, printable,
 };

@@ -161,6 +161,7 @@ names! {
         "Answers" => Answers::new().answer_all("", ["", ""]).get("").is_some();
     }
     results(result: PromptResult) {
+        "PromptResult.stop_reason" => result.stop_reason.as_deref() == Some("end_turn");
         "PromptResult.status" => [TurnStatus::Finished, TurnStatus::Cancelled, TurnStatus::MaxStepsReached].contains(&result.status);
         "PromptResult.steps" => result.steps;
         "PromptResult.text" => result.text.len();
@@ -295,6 +296,9 @@ names! {
         "Error.TurnCancelled" => matches!(error, Error::TurnCancelled);
         "Error.BudgetExceeded" => matches!(error, Error::BudgetExceeded(_));
         "Error.OutputInvalid" => matches!(error, Error::OutputInvalid(_));
+        "Error.result" => error.result().is_none();
+        "Error.AnswerTruncated" => matches!(error, Error::AnswerTruncated(_));
+        "Error.AnswerRefused" => matches!(error, Error::AnswerRefused(_));
         "Error.MaxStepsReached" => matches!(error, Error::MaxStepsReached { steps: _ });
         "AgentExit.exit_code" => exit.exit_code == Some(1_i32);
         "AgentExit.signal" => exit.signal.as_deref() == Some("SIGKILL");
@@ -302,6 +306,10 @@ names! {
         "AgentExit.hint" => exit.hint.as_deref() == Some("");
         "RpcError.kind" => rpc.kind;
         "RpcError.rpc_code" => rpc.rpc_code == Some(-1_i64);
+        "RpcError.status" => rpc.status() == Some(429_u16);
+        "RpcError.retry_after" => rpc.retry_after().is_none();
+        "RpcError.result" => rpc.result.is_none();
+        "AgentExit.result" => exit.result.is_none();
         "RpcError.message" => rpc.message.len();
         "RpcError.hint" => rpc.hint.as_deref() == Some("");
         "RpcError.data" => rpc.data.as_ref().map(wire::Json::to_value);
@@ -311,6 +319,7 @@ names! {
         "RpcErrorKind.LlmNotSupported" => RpcErrorKind::LlmNotSupported;
         "RpcErrorKind.LlmServiceError" => RpcErrorKind::LlmServiceError;
         "RpcErrorKind.AuthExpired" => RpcErrorKind::AuthExpired;
+        "RpcErrorKind.ContextTooLong" => RpcErrorKind::ContextTooLong;
     }
     events(event: &Event) {
         "wire.Event.type_name" => event.type_name().len();

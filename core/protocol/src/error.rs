@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use crate::budget::BudgetExceeded;
+use crate::connection::PromptResult;
 use crate::messages::Json;
 use crate::output::OutputInvalid;
 use crate::printable::printable;
@@ -49,7 +50,7 @@ pub enum Error {
     AgentExited(#[from] AgentExit),
     /// The agent violated the protocol, and the session cannot continue.
     #[error("{}", printable(.0))]
-    Protocol(String),
+    Protocol(ErrorText),
     /// The agent does not support this.
     #[error("{}", printable(.0))]
     Unsupported(String),
@@ -58,7 +59,7 @@ pub enum Error {
     SessionClosed,
     /// A deadline was exceeded.
     #[error("{}", printable(.0))]
-    Timeout(String),
+    Timeout(ErrorText),
     /// The answer to a call from inside the loop over a turn lies behind more unread events than the hard limit allows.
     /// Or a session of a shared process has left too much unread while other sessions continued; it is closed.
     #[error("{}", printable(.0))]
@@ -72,13 +73,24 @@ pub enum Error {
     /// The turn reached its limit of steps (from
     /// [`PromptResult::raise_for_status`](crate::PromptResult::raise_for_status)).
     #[error(
-        "the turn reached its limit of {} steps; prompt again to continue, or raise `max_steps_per_turn`",
-        .steps.map_or_else(|| "the configured".to_owned(), |n| n.to_string())
+        "the turn reached its limit of {}steps; prompt again to continue, or raise `max_steps_per_turn`",
+        .steps.map(|n| format!("{n} ")).unwrap_or_default()
     )]
     MaxStepsReached {
         /// The number of steps, if the agent reported it.
         steps: Option<i64>,
     },
+    /// The answer ends at the model's limit of tokens (from
+    /// [`PromptResult::raise_for_status`](crate::PromptResult::raise_for_status)). It has the result of the turn.
+    #[error(
+        "the answer was cut at the model's limit of tokens; prompt again to continue, or raise the limit in the agent's \
+             configuration"
+    )]
+    AnswerTruncated(Box<PromptResult>),
+    /// The model, its provider or a hook of the agent refused to answer (from
+    /// [`PromptResult::raise_for_status`](crate::PromptResult::raise_for_status)). It has the result of the turn.
+    #[error("the model, its provider or a hook of the agent refused to answer; change the prompt")]
+    AnswerRefused(Box<PromptResult>),
     /// The turn, or its session, used more than a budget allows.
     #[error(transparent)]
     BudgetExceeded(Box<BudgetExceeded>),
@@ -88,6 +100,56 @@ pub enum Error {
     /// A defect of this SDK; please report it.
     #[error("internal error: {0}; this is a defect of kimi-agent, please report it")]
     Internal(String),
+}
+
+/// The text of an error, and what the turn had produced if the error ended a turn.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// use kimi_agent::Error;
+/// let error = Error::Timeout("too slow".into());
+/// assert_eq!(error.to_string(), "too slow");
+/// assert!(error.result().is_none());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ErrorText {
+    text: String,
+    result: Option<Box<PromptResult>>,
+}
+
+impl From<String> for ErrorText {
+    fn from(text: String) -> Self {
+        Self { text, result: None }
+    }
+}
+
+impl From<&str> for ErrorText {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl std::ops::Deref for ErrorText {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for ErrorText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl ErrorText {
+    /// Returns the error with another text.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn map(self, change: impl FnOnce(String) -> String) -> Self {
+        Self { text: change(self.text), ..self }
+    }
 }
 
 /// How the agent ended.
@@ -103,7 +165,7 @@ pub enum Error {
 /// }
 /// # report(&Error::SessionClosed);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentExit {
     /// The exit code. `None` if a signal ended it.
     pub exit_code: Option<i32>,
@@ -113,6 +175,8 @@ pub struct AgentExit {
     pub stderr: String,
     /// A hint about the cause. Set if the agent exited before it opened the session.
     pub hint: Option<String>,
+    /// What the turn had produced, if the exit ended a turn.
+    pub result: Option<Box<PromptResult>>,
 }
 
 /// The words before the stderr of the agent in the text of an error.
@@ -175,6 +239,8 @@ pub struct RpcError {
     pub data: Option<Json>,
     /// A hint about the remedy, if the SDK has one.
     pub hint: Option<String>,
+    /// What the turn had produced, if the error ended a turn.
+    pub result: Option<Box<PromptResult>>,
 }
 
 impl std::error::Error for RpcError {}
@@ -216,10 +282,19 @@ pub enum RpcErrorKind {
     LlmNotSupported,
     /// The service of the model failed.
     LlmServiceError,
-    /// The agent's login has expired or is missing.
+    /// The agent's login has expired or is missing, or the model's service refuses its key.
     AuthExpired,
+    /// The prompt and the conversation exceed the context window of the model.
+    ContextTooLong,
     /// Anything else.
     Other,
+}
+
+impl RpcErrorKind {
+    /// Whether it is an error of the model's service.
+    pub(crate) fn is_of_service(self) -> bool {
+        matches!(self, Self::LlmServiceError | Self::AuthExpired | Self::ContextTooLong)
+    }
 }
 
 /// The result of most calls.
@@ -250,10 +325,13 @@ impl Error {
                 RpcErrorKind::LlmNotSupported => "llm_not_supported",
                 RpcErrorKind::LlmServiceError => "llm_service_error",
                 RpcErrorKind::AuthExpired => "auth_expired",
+                RpcErrorKind::ContextTooLong => "context_too_long",
                 RpcErrorKind::Other => "rpc_error",
             },
             Self::TurnCancelled => "turn_cancelled",
             Self::MaxStepsReached { .. } => "max_steps_reached",
+            Self::AnswerTruncated(_) => "answer_truncated",
+            Self::AnswerRefused(_) => "answer_refused",
             Self::BudgetExceeded(_) => "budget_exceeded",
             Self::OutputInvalid(_) => "output_invalid",
             Self::Internal(_) => "internal_error",
@@ -269,6 +347,44 @@ impl Error {
     /// ```
     pub fn help(&self) -> String {
         format!("{ERRORS_PAGE}#{}", self.code())
+    }
+
+    /// Returns what the turn had produced: its text, tool calls and tokens. `None` if the error did not end a turn.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// fn report(error: &kimi_agent::Error) {
+    ///     if let Some(result) = error.result() {
+    ///         println!("so far: {}", result.text);
+    ///     }
+    /// }
+    /// # report(&kimi_agent::Error::SessionClosed);
+    /// ```
+    pub fn result(&self) -> Option<&PromptResult> {
+        match self {
+            Self::Protocol(text) | Self::Timeout(text) => text.result.as_deref(),
+            Self::AgentExited(exit) => exit.result.as_deref(),
+            Self::Rpc(error) => error.result.as_deref(),
+            Self::AnswerTruncated(result) | Self::AnswerRefused(result) => Some(result),
+            Self::BudgetExceeded(exceeded) => Some(&exceeded.result),
+            Self::OutputInvalid(invalid) => Some(&invalid.result),
+            _ => None,
+        }
+    }
+
+    /// Returns the error with what the turn had produced.
+    #[must_use]
+    pub(crate) fn with_result(self, result: PromptResult) -> Self {
+        match self {
+            Self::Protocol(text) => Self::Protocol(ErrorText { result: Some(Box::new(result)), ..text }),
+            Self::Timeout(text) => Self::Timeout(ErrorText { result: Some(Box::new(result)), ..text }),
+            Self::AgentExited(exit) => Self::AgentExited(AgentExit { result: Some(Box::new(result)), ..exit }),
+            Self::Rpc(error) => Self::Rpc(RpcError { result: Some(Box::new(result)), ..error }),
+            Self::BudgetExceeded(exceeded) => BudgetExceeded { result, ..*exceeded }.into(),
+            Self::OutputInvalid(invalid) => OutputInvalid { result, ..*invalid }.into(),
+            other => other,
+        }
     }
 
     /// Returns whether the agent answered with an error. If not, the agent exited, or was never reached.
@@ -308,9 +424,8 @@ impl Error {
     /// the agent exited, a deadline was exceeded, or another turn was running. Do not retry after other errors.
     ///
     /// An agent that exits by itself before it has opened the session would do so again. The same holds for a model's
-    /// service that refuses the request itself, with an HTTP status such as 401. The agent reports it as a number in the data of the
-    /// error or its `details` (`status`, `status_code` or `statusCode`), or in the message as `Error code: 401` or
-    /// `status code 401`.
+    /// service that refuses the request itself, with an HTTP status such as 400, see [`RpcError::status`]. It may accept the
+    /// request later after 408, 409, 425, 429, any status from 500 on, and a lost connection.
     ///
     /// ```
     /// # use kimi_agent_protocol as kimi_agent;
@@ -324,7 +439,7 @@ impl Error {
             Self::AgentExited(exit) => exit.hint.is_none() || exit.exit_code.is_none(),
             Self::Rpc(error) => match error.kind {
                 RpcErrorKind::TurnInProgress => true,
-                RpcErrorKind::LlmServiceError => !http_status(error).is_some_and(is_final),
+                RpcErrorKind::LlmServiceError => error.is_service_retryable(),
                 _ => false,
             },
             _ => false,
@@ -339,12 +454,19 @@ pub fn fields(error: &Error) -> Map<String, Value> {
         Error::AgentExited(exit) => {
             json!({"exit_code": exit.exit_code, "signal": exit.signal, "stderr": exit.stderr})
         }
-        Error::Rpc(error) => json!({
-            "rpc_code": error.rpc_code,
-            "message": error.message,
-            "data": error.data.as_ref().map(Json::to_value),
-            "hint": error.hint,
-        }),
+        Error::Rpc(error) => {
+            let mut fields = json!({
+                "rpc_code": error.rpc_code,
+                "message": error.message,
+                "data": error.data.as_ref().map(Json::to_value),
+                "hint": error.hint,
+            });
+            if error.kind.is_of_service() {
+                fields["status"] = json!(error.status());
+                fields["retry_after"] = json!(error.retry_after().map(|delay| delay.as_secs_f64()));
+            }
+            fields
+        }
         Error::MaxStepsReached { steps } => json!({"steps": steps}),
         Error::BudgetExceeded(exceeded) => exceeded.fields(),
         Error::OutputInvalid(invalid) => invalid.fields(),
@@ -365,28 +487,12 @@ pub fn invalid_option(option: impl Into<String>, reason: impl Into<String>) -> E
 
 /// Returns an error that the SDK raises itself, for a call that the agent would only refuse.
 pub fn local_error(kind: RpcErrorKind, message: &str) -> Error {
-    Error::Rpc(RpcError { kind, rpc_code: None, message: message.to_owned(), data: None, hint: None })
-}
-
-/// Returns the HTTP status of the model's service that the agent reports: a number in the data or its `details`, for example
-/// `{"status": 429}`, or in the message, for example in `Error code: 429 - {…}`. Kimi Code has it in `details`.
-fn http_status(error: &RpcError) -> Option<u16> {
-    let data = error.data.as_ref().map(Json::to_value).unwrap_or_default();
-    let status = |map: &Value| ["status", "status_code", "statusCode"].iter().find_map(|name| map.get(name)?.as_u64());
-    let of_data = status(&data).or_else(|| status(data.get("details")?));
-    of_data.and_then(|status| u16::try_from(status).ok()).or_else(|| quoted_status(&error.message))
+    Error::Rpc(RpcError { kind, rpc_code: None, message: message.to_owned(), data: None, hint: None, result: None })
 }
 
 /// Returns the HTTP status in a message such as `Error code: 429 - {…}`.
 pub fn quoted_status(message: &str) -> Option<u16> {
-    let text = message.split_once("Error code: ").or_else(|| message.split_once("status code "))?.1;
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    text[..digits].parse().ok()
-}
-
-/// Returns whether the service would answer the same request in the same way.
-fn is_final(status: u16) -> bool {
-    (400..500).contains(&status) && !matches!(status, 408 | 409 | 425 | 429)
+    crate::service::quoted_status(message)
 }
 
 #[cfg(test)]
@@ -411,7 +517,8 @@ mod tests {
         let is_retryable = |message: &str, data: Value| {
             let data = serde_json::from_value(data).unwrap();
             let kind = RpcErrorKind::LlmServiceError;
-            Error::Rpc(RpcError { kind, rpc_code: None, message: message.to_owned(), data, hint: None }).is_retryable()
+            Error::Rpc(RpcError { kind, rpc_code: None, message: message.to_owned(), data, hint: None, result: None })
+                .is_retryable()
         };
         for name in ["status", "status_code", "statusCode"] {
             assert!(!is_retryable("down", json!({name: 401})) && is_retryable("down", json!({name: 500})), "{name}");

@@ -9,13 +9,14 @@ use crate::json::{Json, held_value};
 use crate::output::OutputInvalid;
 
 /// The kinds of errors with which an agent answers, by their code.
-const RPC_KINDS: [(&str, RpcErrorKind); 7] = [
+const RPC_KINDS: [(&str, RpcErrorKind); 8] = [
     ("turn_in_progress", RpcErrorKind::TurnInProgress),
     ("no_active_turn", RpcErrorKind::NoActiveTurn),
     ("llm_not_set", RpcErrorKind::LlmNotSet),
     ("llm_not_supported", RpcErrorKind::LlmNotSupported),
     ("llm_service_error", RpcErrorKind::LlmServiceError),
     ("auth_expired", RpcErrorKind::AuthExpired),
+    ("context_too_long", RpcErrorKind::ContextTooLong),
     ("rpc_error", RpcErrorKind::Other),
 ];
 
@@ -26,12 +27,7 @@ pub fn error_to_json(error: &Error) -> Value {
     if let Error::AgentExited(AgentExit { hint: Some(hint), .. }) = error {
         object.insert("hint".to_owned(), hint.as_str().into());
     }
-    let ended = match error {
-        Error::BudgetExceeded(exceeded) => Some(&exceeded.result),
-        Error::OutputInvalid(invalid) => Some(&invalid.result),
-        _ => None,
-    };
-    if let Some(result) = ended {
+    if let Some(result) = error.result() {
         object.insert("result".to_owned(), held_value(result));
     }
     object.insert("code".to_owned(), error.code().into());
@@ -53,13 +49,15 @@ pub fn error_from_json(value: &Value) -> Error {
         "spawn_error" => Error::Spawn(message),
         "handshake_error" => Error::Handshake(message),
         "agent_exited" => Error::AgentExited(agent_exit(value)),
-        "protocol_error" => Error::Protocol(message),
+        "protocol_error" => with_result(Error::Protocol(message.into()), value),
         "unsupported" => Error::Unsupported(message),
         "session_closed" => Error::SessionClosed,
-        "timeout" => Error::Timeout(message),
+        "timeout" => with_result(Error::Timeout(message.into()), value),
         "event_buffer_full" => Error::EventBufferFull(message),
         "turn_cancelled" => Error::TurnCancelled,
         "max_steps_reached" => Error::MaxStepsReached { steps: value["steps"].as_i64() },
+        "answer_truncated" => Error::AnswerTruncated(Box::new(partial_result(value))),
+        "answer_refused" => Error::AnswerRefused(Box::new(partial_result(value))),
         "budget_exceeded" => budget_exceeded(value).unwrap_or(Error::Internal(message)),
         "output_invalid" => output_invalid(value).into(),
         code => match RPC_KINDS.iter().find(|(name, _)| *name == code) {
@@ -72,7 +70,8 @@ pub fn error_from_json(value: &Value) -> Error {
 fn agent_exit(value: &Value) -> AgentExit {
     let text = |name: &str| value[name].as_str().map(str::to_owned);
     let exit_code = value["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok());
-    AgentExit { exit_code, signal: text("signal"), stderr: text("stderr").unwrap_or_default(), hint: text("hint") }
+    let stderr = text("stderr").unwrap_or_default();
+    AgentExit { exit_code, signal: text("signal"), stderr, hint: text("hint"), result: result(value).map(Box::new) }
 }
 
 /// Reads the answer of an agent. Its text ends with its number and its hint.
@@ -87,7 +86,19 @@ fn rpc_error(value: &Value, kind: RpcErrorKind, text: String) -> RpcError {
         message = message.strip_suffix(&format!(" ({code})")).unwrap_or(message);
     }
     let data = Some(&value["data"]).filter(|data| !data.is_null()).map(|data| Json::from(data.clone()));
-    RpcError { kind, rpc_code, message: message.to_owned(), data, hint }
+    RpcError { kind, rpc_code, message: message.to_owned(), data, hint, result: result(value).map(Box::new) }
+}
+
+fn with_result(error: Error, value: &Value) -> Error {
+    match result(value) {
+        Some(result) => error.with_result(result),
+        None => error,
+    }
+}
+
+/// Reads the result of a turn that an error has ended, if it has one.
+fn result(value: &Value) -> Option<PromptResult> {
+    serde_json::from_value(value.get("result")?.clone()).ok()
 }
 
 fn budget_exceeded(value: &Value) -> Option<Error> {
@@ -99,7 +110,7 @@ fn budget_exceeded(value: &Value) -> Option<Error> {
 
 /// Reads the result of a turn that was ended.
 fn partial_result(value: &Value) -> PromptResult {
-    serde_json::from_value(value["result"].clone()).unwrap_or_else(|_| PromptResult::empty(TurnStatus::Cancelled))
+    result(value).unwrap_or_else(|| PromptResult::empty(TurnStatus::Cancelled))
 }
 
 fn output_invalid(value: &Value) -> OutputInvalid {
@@ -126,12 +137,17 @@ mod tests {
             invalid_option("model", "there is no such model"),
             Error::Spawn("s".to_owned()),
             Error::Handshake("h".to_owned()),
-            Error::AgentExited(exit),
+            Error::AgentExited(exit.clone()),
             Error::AgentExited(hinted),
-            Error::Protocol("p".to_owned()),
+            Error::Protocol("p".into()),
+            Error::Protocol("p".into()).with_result(result()),
+            Error::AgentExited(exit).with_result(result()),
+            Error::AnswerTruncated(Box::new(result())),
+            Error::AnswerRefused(Box::new(result())),
+            local_error(RpcErrorKind::LlmServiceError, "down").with_result(result()),
             Error::Unsupported("u".to_owned()),
             Error::SessionClosed,
-            Error::Timeout("t".to_owned()),
+            Error::Timeout("t".into()),
             Error::EventBufferFull("e".to_owned()),
             Error::TurnCancelled,
             Error::MaxStepsReached { steps: Some(5) },
@@ -143,7 +159,7 @@ mod tests {
         let hint = Some("log in".to_owned());
         let kind = RpcErrorKind::AuthExpired;
         let message = "no login".to_owned();
-        samples.push(Error::Rpc(RpcError { kind, rpc_code: Some(-32004), message, data: None, hint }));
+        samples.push(Error::Rpc(RpcError { kind, rpc_code: Some(-32004), message, data: None, hint, result: None }));
         samples
     }
 

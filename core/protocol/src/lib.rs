@@ -29,6 +29,7 @@ pub mod output;
 pub mod printable;
 pub mod recording;
 pub mod secrets;
+mod service;
 pub mod spelling;
 pub mod telemetry;
 pub mod texts;
@@ -40,7 +41,7 @@ pub use connection::{HandlerFailure, PromptResult, RejectedApproval, RejectedBy,
 pub use dialect::{
     Capabilities, ConfigChoice, ConfigOption, ConfigValue, PolicyReach, SessionInfo, VersionError, WireVersion,
 };
-pub use error::{AgentExit, Error, Result, RpcError, RpcErrorKind};
+pub use error::{AgentExit, Error, ErrorText, Result, RpcError, RpcErrorKind};
 /// The public name of the messages in `kimi-agent`, for the examples of this crate.
 #[doc(hidden)]
 pub use messages as wire;

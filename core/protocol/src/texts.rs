@@ -72,9 +72,9 @@ pub fn spelled(error: Error, naming: Naming) -> Error {
         Error::InvalidOption { option, reason } => Error::InvalidOption { option, reason: spell(reason) },
         Error::Spawn(text) => Error::Spawn(spell(text)),
         Error::Handshake(text) => Error::Handshake(spell(text)),
-        Error::Protocol(text) => Error::Protocol(spell(text)),
+        Error::Protocol(text) => Error::Protocol(text.map(spell)),
         Error::Unsupported(text) => Error::Unsupported(spell(text)),
-        Error::Timeout(text) => Error::Timeout(spell(text)),
+        Error::Timeout(text) => Error::Timeout(text.map(spell)),
         Error::EventBufferFull(text) => Error::EventBufferFull(spell(text)),
         Error::Internal(text) => Error::Internal(spell(text)),
         Error::AgentExited(exit) => Error::AgentExited(AgentExit { hint: exit.hint.map(spell), ..exit }),
@@ -93,9 +93,12 @@ pub fn spelled(error: Error, naming: Naming) -> Error {
 pub fn text(error: &Error, naming: Naming) -> String {
     match error {
         // Text that is made on request, not stored.
-        Error::SessionClosed | Error::MaxStepsReached { .. } | Error::BudgetExceeded(_) | Error::OutputInvalid(_) => {
-            naming.spell(&error.to_string())
-        }
+        Error::SessionClosed
+        | Error::MaxStepsReached { .. }
+        | Error::AnswerTruncated(_)
+        | Error::AnswerRefused(_)
+        | Error::BudgetExceeded(_)
+        | Error::OutputInvalid(_) => naming.spell(&error.to_string()),
         _ => spelled(error.clone(), naming).to_string(),
     }
 }
@@ -107,7 +110,7 @@ mod tests {
 
     #[test]
     fn option_names_follow_language_except_quotes() {
-        let error = Error::Timeout("raise `turn_timeout` or call `set_plan_mode()`\nstderr: `turn_timeout`".to_owned());
+        let error = Error::Timeout("raise `turn_timeout` or call `set_plan_mode()`\nstderr: `turn_timeout`".into());
         let expected = "raise `turnTimeout` or call `setPlanMode()`\nstderr: `turn_timeout`";
         assert_eq!(text(&error, Naming::Camel), expected);
         assert_eq!(text(&error, Naming::Snake), error.to_string());

@@ -43,7 +43,13 @@ export function errorLine(op, error) {
     attempts: error.attempts,
     text: error.text,
     errors: error.errors,
-    result: error.result && outcome(error.result),
+    result: ["budget_exceeded", "output_invalid"].includes(code) ? outcome(error.result) : undefined,
+  });
+  const ended = present({
+    retryable: error.retryable,
+    status: error.status,
+    retry_after: error.retryAfter,
+    text: error.result?.text,
   });
   return {
     op: op.op,
@@ -51,6 +57,7 @@ export function errorLine(op, error) {
     ...known,
     ...(op.message === true && { message }),
     ...(op.fields === true && { fields }),
+    ...(op.ended === true && { ended }),
   };
 }
 
@@ -59,8 +66,10 @@ function present(fields) {
 }
 
 /** The output of an operation with a result. */
-export function outcome({ status, steps, text, usage, output, toolCalls, rejected, handlerFailures }, details) {
+export function outcome(result, details, ended) {
+  const { status, steps, text, usage, output, toolCalls, rejected, handlerFailures, stopReason } = result;
   const line = { status, steps, text, usage: tokens(usage), ...(output !== undefined && { output }) };
+  if (ended === true) line.stop_reason = stopReason ?? null;
   if (details !== true) return line;
   const calls = toolCalls.map(({ duration, ...call }) => ({ ...call, timed: duration >= 0 }));
   return { ...line, tool_calls: calls, rejected, handler_failures: handlerFailures };

@@ -54,10 +54,15 @@ def print_error(op: Line, error: KimiAgentError) -> None:
         if isinstance(error, (BudgetExceeded, OutputInvalid)):
             fields["result"] = outcome(error.result)
         line["fields"] = {name: value for name, value in fields.items() if value is not None}
+    if op.get("ended") is True:
+        text = None if error.result is None else error.result.text
+        status, retry_after = getattr(error, "status", None), getattr(error, "retry_after", None)
+        ended = {"retryable": error.retryable, "status": status, "retry_after": retry_after, "text": text}
+        line["ended"] = {name: value for name, value in ended.items() if value is not None}
     print_line(line)
 
 
-def outcome(result: PromptResult[Any], details: bool = False) -> Line:
+def outcome(result: PromptResult[Any], details: bool = False, ended: bool = False) -> Line:
     """The outcome of a turn; `details` are its tool calls, rejections and failures."""
     line: Line = {
         "status": result.status,
@@ -67,6 +72,8 @@ def outcome(result: PromptResult[Any], details: bool = False) -> Line:
     }
     if result.output is not None:
         line["output"] = result.output
+    if ended:
+        line["stop_reason"] = result.stop_reason
     if details:
         line["tool_calls"] = [
             {**_told(call), "timed": call.duration is not None and call.duration >= 0} for call in result.tool_calls

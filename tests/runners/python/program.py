@@ -168,7 +168,7 @@ class Player:
 
     async def _do_result(self, op: Line) -> Line:
         result = await self._api.call(self._held(op).turn.result)
-        return outcome(result, details=op.get("details") is True)
+        return outcome(result, details=op.get("details") is True, ended=op.get("ended") is True)
 
     async def _do_raise_for_status(self, op: Line) -> None:
         (await self._api.outcome(self._held(op).turn)).raise_for_status()

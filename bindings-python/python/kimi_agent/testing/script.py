@@ -44,7 +44,7 @@ __all__ = [
     "ScriptWriteFile",
 ]
 
-ScriptStatus = Literal["finished", "cancelled", "max_steps_reached"]
+ScriptStatus = Literal["finished", "cancelled", "max_steps_reached", "truncated", "refused"]
 """How a turn ends."""
 
 ScriptSignal = Literal[
@@ -371,6 +371,8 @@ class ScriptAction(TypedDict, total=False):
     """Ends the turn; actions after it happen outside of the turn."""
     steps: int
     """With `end`: after how many steps."""
+    stop_reason: str
+    """With `end`: the word that the agent sends for it, instead of that of the status."""
     error: ScriptError
     """Answers the prompt with an error."""
     never_answer: Literal[True]

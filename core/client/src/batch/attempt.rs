@@ -70,7 +70,12 @@ impl Report {
     pub(super) fn outcome(&self, retry: &Retry, attempt: u32) -> AttemptOutcome {
         match (&self.outcome, self.status()) {
             (Some(Err(error)), _) => {
-                AttemptOutcome::Failure { may_retry: retry.allows(attempt, error), is_overload: is_overload(error) }
+                let retry_after = match error {
+                    Error::Rpc(answer) => answer.retry_after(),
+                    _ => None,
+                };
+                let (may_retry, is_overload) = (retry.allows(attempt, error), is_overload(error));
+                AttemptOutcome::Failure { may_retry, is_overload, retry_after }
             }
             (_, JobStatus::Cancelled) => AttemptOutcome::Cancelled,
             _ => AttemptOutcome::Success,

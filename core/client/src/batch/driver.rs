@@ -376,7 +376,7 @@ impl Driver {
     fn exceed_deadline(&mut self) {
         let limit = self.options.timeout.unwrap_or_default();
         let reason = format!("the batch took longer than {limit:?}; jobs without a result did not finish");
-        self.error = self.error.take().or(Some(Error::Timeout(reason)));
+        self.error = self.error.take().or(Some(Error::Timeout(reason.into())));
         self.control.begin_cancel();
         self.stop();
     }

@@ -26,6 +26,10 @@ pub enum JobStatus {
     Finished,
     /// The turn reached its limit of steps.
     MaxStepsReached,
+    /// The answer ends at the model's limit of tokens.
+    Truncated,
+    /// The model, its provider or a hook of the agent refused to answer.
+    Refused,
     /// The turn was cancelled, for example because the batch was.
     Cancelled,
     /// The job has an error.
@@ -33,7 +37,7 @@ pub enum JobStatus {
 }
 
 impl JobStatus {
-    /// Returns the word for the status: `finished`, `max_steps_reached`, `cancelled`, `failed`.
+    /// Returns the word for the status: `finished`, `max_steps_reached`, `truncated`, `refused`, `cancelled`, `failed`.
     ///
     /// # Examples
     /// ```
@@ -43,6 +47,8 @@ impl JobStatus {
         match self {
             Self::Finished => "finished",
             Self::MaxStepsReached => "max_steps_reached",
+            Self::Truncated => "truncated",
+            Self::Refused => "refused",
             Self::Cancelled => "cancelled",
             Self::Failed => "failed",
         }
@@ -50,7 +56,7 @@ impl JobStatus {
 
     /// Returns whether the job has a result, so that it does not run again with the same journal.
     pub(super) fn has_result(self) -> bool {
-        matches!(self, Self::Finished | Self::MaxStepsReached)
+        matches!(self, Self::Finished | Self::MaxStepsReached | Self::Truncated | Self::Refused)
     }
 }
 
@@ -59,6 +65,8 @@ impl From<TurnStatus> for JobStatus {
         match status {
             TurnStatus::Finished => Self::Finished,
             TurnStatus::MaxStepsReached => Self::MaxStepsReached,
+            TurnStatus::Truncated => Self::Truncated,
+            TurnStatus::Refused => Self::Refused,
             _ => Self::Cancelled,
         }
     }

@@ -48,7 +48,7 @@ impl SessionDriver {
                 && self.flow.budget.bytes > 0
                 && let Some(line) = self.flow.pop_backlog()
             {
-                self.handle_message(jsonrpc::parse(&line), &line, now);
+                self.handle_message(jsonrpc::read(&line, &mut None), &line, now);
             }
         }
         self.flow.is_blocked = self.flow.budget.lines == 0;

@@ -21,6 +21,7 @@ use crate::handler::{
     ApprovalHandler, EventHandler, ExternalTool, HandlerFuture, Hook, QuestionHandler, Responder, ServiceHandlers,
     is_not_found,
 };
+use crate::json::parsed;
 use crate::messages::{Event, ToolCallRequest};
 use crate::telemetry::{InSpan, TelemetryHost};
 
@@ -299,9 +300,7 @@ impl Handlers {
 fn arguments(call: &ToolCallRequest) -> Result<Value, HandlerError> {
     match call.arguments.as_deref() {
         None | Some("") => Ok(Value::Object(Default::default())),
-        Some(text) => {
-            serde_json::from_str(text).map_err(|error| format!("the arguments are not valid JSON: {error}").into())
-        }
+        Some(text) => parsed(text).map_err(|error| format!("the arguments are not valid JSON: {error}").into()),
     }
 }
 

@@ -26,7 +26,7 @@ impl Io {
             format!("{text}\n{STDERR}\n{}", &stderr[start..])
         };
         match error {
-            Error::Timeout(text) => Error::Timeout(add(text)),
+            Error::Timeout(text) => Error::Timeout(text.map(add)),
             Error::Handshake(text) => Error::Handshake(add(text)),
             other => other,
         }

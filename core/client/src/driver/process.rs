@@ -328,7 +328,7 @@ impl ProcessTask {
             self.fail_all(&Error::Protocol(format!(
                 "the agent sends requests and does not read the answers: {unwritten} bytes wait for it. The session is closed; open a \
                  new one with the same `session_id` to continue the conversation"
-            )));
+            ).into()));
         }
     }
 
@@ -448,8 +448,12 @@ impl ProcessTask {
         }
         self.obey_all();
         let stderr = self.io.process.stderr_tail();
-        let exit_of =
-            || AgentExit { exit_code: exit.code, signal: exit.signal.clone(), stderr: stderr.clone(), hint: None };
+        let exit_of = || AgentExit {
+            exit_code: exit.code,
+            signal: exit.signal.clone(),
+            stderr: stderr.clone(),
+            ..AgentExit::default()
+        };
         self.sessions
             .fail_calls(&exit.still_running.as_deref().cloned().unwrap_or_else(|| Error::AgentExited(exit_of())));
         for session in &mut self.sessions.drivers {

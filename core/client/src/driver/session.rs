@@ -549,7 +549,7 @@ impl SessionDriver {
             self.fail(&Error::Timeout(
                 "the agent reads nothing, so its turn can't be cancelled. The agent is ended and the session is closed; open a \
                  new one with the same `session_id` to continue the conversation"
-                    .to_owned(),
+                    .into(),
             ));
             self.flush(io);
         }

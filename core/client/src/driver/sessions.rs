@@ -56,7 +56,8 @@ impl Sessions {
         if line.iter().all(u8::is_ascii_whitespace) {
             return;
         }
-        let message = jsonrpc::parse(line);
+        let mut rewritten = None;
+        let message = jsonrpc::read(line, &mut rewritten);
         if self.fails_echoed_call(&message) {
             return;
         }
@@ -64,7 +65,7 @@ impl Sessions {
             Route::To(key) => self.deliver(key, message, line, io, now),
             Route::Named(key, kept) => {
                 for line in kept {
-                    self.deliver(key, jsonrpc::parse(&line), &line, io, now);
+                    self.deliver(key, jsonrpc::read(&line, &mut None), &line, io, now);
                 }
                 self.deliver(key, message, line, io, now);
             }

@@ -109,7 +109,7 @@ impl Replayed {
         let left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(message) = left_out else { return Ok(()) };
         let hint = Some("if the program has failed before, that is the cause".to_owned());
-        Err(Error::Rpc(RpcError { kind: RpcErrorKind::Other, rpc_code: None, message, data: None, hint }))
+        Err(Error::Rpc(RpcError { kind: RpcErrorKind::Other, rpc_code: None, message, data: None, hint, result: None }))
     }
 }
 

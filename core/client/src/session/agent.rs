@@ -158,7 +158,7 @@ impl Agent {
             Err(Error::Timeout(format!(
                 "the agent did not list its sessions within {limit:?}; call again, or raise `handshake_timeout`, which limits \
                  this call, too"
-            )))
+            ).into()))
         })
     }
 
@@ -188,7 +188,7 @@ impl Agent {
             Err(Error::Timeout(format!(
                 "the agent did not delete the session within {limit:?}; call again, or raise `handshake_timeout`, which \
                  limits this call, too"
-            )))
+            ).into()))
         })
     }
 

@@ -162,7 +162,12 @@ mod tests {
     #[test]
     fn only_unknown_flag_counts_as_refused_flag() {
         let exit = |code, stderr: &str| {
-            Error::AgentExited(AgentExit { exit_code: Some(code), signal: None, stderr: stderr.to_owned(), hint: None })
+            Error::AgentExited(AgentExit {
+                exit_code: Some(code),
+                signal: None,
+                stderr: stderr.to_owned(),
+                ..AgentExit::default()
+            })
         };
         assert!(refuses_a_flag(&exit(2, "│ No such option: --session │")));
         assert!(refuses_a_flag(&exit(1, "error: unknown option '--wire'")));

@@ -347,7 +347,7 @@ fn still_running(pid: Pid, refused: Option<&io::Error>) -> Error {
     Error::Timeout(format!(
         "the agent could not be ended: process {pid} still runs {KILL_DEADLINE:?} after SIGKILL: {why}. The session is \
          closed; end the process with `kill -KILL {pid}` as a user who may"
-    ))
+    ).into())
 }
 
 /// Waits in the background for the end of a process that was killed, and reaps it. With `grace` the process is killed

@@ -136,5 +136,5 @@ fn still_running(pid: u32, refused: Option<&io::Error>) -> Error {
     Error::Timeout(format!(
         "the agent could not be ended: process {pid} still runs {KILL_DEADLINE:?} after its job was terminated: {why}. The \
          session is closed; end the process with `taskkill /F /T /PID {pid}`"
-    ))
+    ).into())
 }

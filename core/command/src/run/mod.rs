@@ -188,6 +188,8 @@ fn exit_code(result: &PromptResult) -> i32 {
     match result.status {
         TurnStatus::Finished => exit::SUCCEEDED,
         TurnStatus::Cancelled => exit::of(&Error::TurnCancelled),
+        TurnStatus::Truncated => exit::of(&Error::AnswerTruncated(Box::new(result.clone()))),
+        TurnStatus::Refused => exit::of(&Error::AnswerRefused(Box::new(result.clone()))),
         _ => exit::of(&Error::MaxStepsReached { steps: Some(result.steps) }),
     }
 }

@@ -177,6 +177,8 @@ impl Report {
             TurnStatus::Finished => "finished",
             TurnStatus::Cancelled => "cancelled",
             TurnStatus::MaxStepsReached => "stopped at the limit of steps",
+            TurnStatus::Truncated => "cut at the model's limit of tokens",
+            TurnStatus::Refused => "refused by the model",
             _ => "ended",
         };
         let count = |number: i64, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });

@@ -9,7 +9,8 @@ use crate::options::LONGEST;
 /// How often a job of a batch is attempted, and how long the batch waits before the next attempt.
 ///
 /// Only errors that [`Error::is_retryable`] names are retried. The delay before attempt `n + 1` is a random time between
-/// zero and `initial_delay * multiplier^(n - 1)`, at most `max_delay`.
+/// zero and `initial_delay * multiplier^(n - 1)`, at most `max_delay`. If the model's service asks for a longer delay, the
+/// batch waits that long, at most ten minutes.
 ///
 /// # Examples
 /// ```

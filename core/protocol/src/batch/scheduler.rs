@@ -30,6 +30,9 @@ pub enum Step {
     End,
 }
 
+/// The limit of the time that a service may ask to wait before the next attempt.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+
 /// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
@@ -41,6 +44,8 @@ pub enum AttemptOutcome {
         may_retry: bool,
         /// Whether the model's service is overloaded.
         is_overload: bool,
+        /// How long the model's service asks to wait.
+        retry_after: Option<Duration>,
     },
     /// It was cancelled.
     Cancelled,
@@ -186,9 +191,10 @@ impl Scheduler {
         match outcome {
             AttemptOutcome::Success => self.count_success(),
             AttemptOutcome::Cancelled => {}
-            AttemptOutcome::Failure { may_retry, is_overload } => {
+            AttemptOutcome::Failure { may_retry, is_overload, retry_after } => {
                 self.successes = 0;
-                let delay = self.retry.delay(attempt.number, random);
+                let asked = retry_after.unwrap_or_default().min(LONGEST_WAIT);
+                let delay = self.retry.delay(attempt.number, random).max(asked);
                 if is_overload {
                     self.slow_down(attempt, now + delay);
                 }

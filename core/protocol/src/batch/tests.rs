@@ -4,9 +4,9 @@ use super::{AttemptOutcome, JobId, Retry, Scheduler, Step, is_overload};
 use crate::error::{Error, RpcErrorKind, local_error};
 
 const SECOND: Duration = Duration::from_secs(1);
-const OVERLOAD: AttemptOutcome = AttemptOutcome::Failure { may_retry: true, is_overload: true };
-const BROKEN: AttemptOutcome = AttemptOutcome::Failure { may_retry: true, is_overload: false };
-const FINAL: AttemptOutcome = AttemptOutcome::Failure { may_retry: false, is_overload: false };
+const OVERLOAD: AttemptOutcome = AttemptOutcome::Failure { may_retry: true, is_overload: true, retry_after: None };
+const BROKEN: AttemptOutcome = AttemptOutcome::Failure { may_retry: true, is_overload: false, retry_after: None };
+const FINAL: AttemptOutcome = AttemptOutcome::Failure { may_retry: false, is_overload: false, retry_after: None };
 
 /// Starts new jobs until the scheduler wants something else.
 fn fill(scheduler: &mut Scheduler, now: Instant) -> Vec<JobId> {
@@ -60,6 +60,18 @@ fn retry_waits_for_its_delay() {
     scheduler.handle_retry(0);
     assert_eq!(scheduler.handle_outcome(0, FINAL, later, 1.0), None);
     assert_eq!(scheduler.poll(later, 0), Step::End);
+}
+
+#[test]
+fn retry_waits_as_long_as_service_asks() {
+    let now = Instant::now();
+    for (asked, delay) in [(90, 90), (100_000, 600), (0, 1)] {
+        let mut scheduler = Scheduler::new(1, Retry::new());
+        scheduler.handle_job();
+        let asked = Some(Duration::from_secs(asked));
+        let outcome = AttemptOutcome::Failure { may_retry: true, is_overload: true, retry_after: asked };
+        assert_eq!(scheduler.handle_outcome(0, outcome, now, 1.0), Some(Duration::from_secs(delay)));
+    }
 }
 
 #[test]
@@ -118,7 +130,12 @@ fn successes_raise_the_limit() {
     let now = Instant::now();
     let mut scheduler = Scheduler::new(4, Retry::new());
     fill(&mut scheduler, now);
-    scheduler.handle_outcome(0, AttemptOutcome::Failure { may_retry: false, is_overload: true }, now, 0.0);
+    scheduler.handle_outcome(
+        0,
+        AttemptOutcome::Failure { may_retry: false, is_overload: true, retry_after: None },
+        now,
+        0.0,
+    );
     let mut limits = Vec::new();
     for job in 1..12 {
         scheduler.handle_outcome(job, AttemptOutcome::Success, now, 0.0);
@@ -171,5 +188,5 @@ fn wrong_retry_is_refused() {
 fn service_error_is_an_overload() {
     assert!(is_overload(&local_error(RpcErrorKind::LlmServiceError, "overloaded")));
     assert!(!is_overload(&local_error(RpcErrorKind::LlmServiceError, "Error code: 400 - {}")));
-    assert!(!is_overload(&Error::Timeout("slow".to_owned())));
+    assert!(!is_overload(&Error::Timeout("slow".into())));
 }

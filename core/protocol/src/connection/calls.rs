@@ -185,6 +185,10 @@ impl Connection {
     /// Adds a hint to an error of the agent.
     pub(super) fn advised(&self, error: Error) -> Error {
         let Error::Rpc(mut error) = error else { return error };
+        if error.kind == RpcErrorKind::LlmServiceError && error.kind_of_service() == Some(RpcErrorKind::ContextTooLong)
+        {
+            error.kind = RpcErrorKind::ContextTooLong;
+        }
         let hint = match error.kind {
             RpcErrorKind::LlmNotSet => Some(match &self.model {
                 Some(model) => format!(
@@ -197,6 +201,9 @@ impl Connection {
             }),
             RpcErrorKind::LlmNotSupported => Some("choose another model with `model`".to_owned()),
             RpcErrorKind::AuthExpired => Some("log in again with `kimi login`".to_owned()),
+            RpcErrorKind::ContextTooLong => {
+                Some("shorten the prompt, compact the session, or continue in a new one".to_owned())
+            }
             _ => None,
         };
         if error.hint.is_none() {

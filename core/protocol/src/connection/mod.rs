@@ -18,6 +18,7 @@
 
 mod budget;
 mod calls;
+mod halves;
 mod invalid_lines;
 mod opening;
 mod output;
@@ -197,6 +198,8 @@ pub struct Connection {
     /// Whether the agent's lines are read at the moment; false while the queues are full.
     is_reading: bool,
     is_closing: bool,
+    /// Half of a character at the end of the last piece of a text.
+    half: Option<Box<halves::Half>>,
     transmit: Vec<u8>,
     outputs: VecDeque<Output>,
     /// `None` before the first update.
@@ -244,6 +247,7 @@ impl Connection {
             replay: None,
             is_reading: true,
             is_closing: false,
+            half: None,
             transmit: Vec::new(),
             outputs: VecDeque::new(),
             status: None,
@@ -346,7 +350,7 @@ impl Connection {
     /// Handles a line from the agent.
     pub fn handle_line(&mut self, line: &[u8], now: Instant) {
         if !line.iter().all(u8::is_ascii_whitespace) {
-            self.handle_message(jsonrpc::parse(line), line, now);
+            self.handle_message(jsonrpc::read(line, &mut None), line, now);
         }
     }
 
@@ -386,7 +390,7 @@ impl Connection {
 
     fn handle_incoming(&mut self, incoming: Incoming, line: &[u8], now: Instant) {
         match incoming {
-            Incoming::Event(event) => self.handle_event(event, line.len(), now),
+            Incoming::Event(event) => self.handle_event(event, line, now),
             Incoming::OutOfTurn(mut event) => {
                 let kind = |id: &str| self.dialect.tool_kind(id);
                 let added =
@@ -447,9 +451,10 @@ impl Connection {
         }
     }
 
-    fn handle_event(&mut self, mut event: Box<Event>, size: usize, now: Instant) {
+    fn handle_event(&mut self, event: Box<Event>, line: &[u8], now: Instant) {
+        let Some(mut event) = self.join_halves(event, line) else { return };
         let added = self.add_tool_call(&mut event, now);
-        let size = size + added;
+        let size = line.len() + added;
         let Some(event) = self.join_prompts(event, size) else { return };
         self.process_event(&event);
         self.push_event(event, size);
@@ -600,7 +605,7 @@ impl Connection {
             let error = Error::Timeout(format!(
                 "the agent sent nothing of the replay for {limit:?}, and the session is closed; open another one with \
                  the same `session_id`, and raise `handshake_timeout`, which limits this call, too"
-            ));
+            ).into());
             // A late event of the replay would look like a live event.
             self.outputs.push_back(Output::FatalError(error.clone()));
             return self.close(&error);
@@ -618,7 +623,7 @@ impl Connection {
                 "the agent did not answer `{name}` within {limit:?}; the session can still be used: call again, or \
                  raise `handshake_timeout`, which limits this call, too"
             );
-            self.outputs.push_back(Output::CallEnded { call: key, outcome: Err(Error::Timeout(message)) });
+            self.outputs.push_back(Output::CallEnded { call: key, outcome: Err(Error::Timeout(message.into())) });
         }
         self.log_unanswered(now);
         self.turn_deadline(now);
@@ -652,9 +657,15 @@ impl Connection {
             self.outputs.push_back(Output::Withdrawn(key));
         }
         self.terminals = terminals::Terminals::default();
+        self.deliver_half();
         self.push_held_end();
+        let result = self.take_result(TurnStatus::Cancelled, None, true);
         if let Some(turn) = self.turn.take() {
-            self.outputs.push_back(Output::TurnEnded { turn: turn.key, outcome: Err(reason.clone()) });
+            let error = match result {
+                Some(result) => reason.clone().with_result(result),
+                None => reason.clone(),
+            };
+            self.outputs.push_back(Output::TurnEnded { turn: turn.key, outcome: Err(error) });
         }
         if let Some(queued) = self.queued.take() {
             self.outputs.push_back(Output::TurnEnded { turn: queued.key, outcome: Err(reason.clone()) });

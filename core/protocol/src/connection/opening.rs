@@ -85,7 +85,7 @@ impl Connection {
              to start, {hint}{}",
             self.printed()
         );
-        self.opened(Err(Error::Timeout(message)));
+        self.opened(Err(Error::Timeout(message.into())));
     }
 
     /// Returns whether a request is a copy of one of the connection's own. Only clients call these methods.
@@ -101,7 +101,7 @@ impl Connection {
         if matches!(self.phase, Phase::Opening { .. }) {
             return self.opened(Err(Error::Handshake(text)));
         }
-        let error = Error::Protocol(text);
+        let error = Error::Protocol(text.into());
         self.outputs.push_back(Output::FatalError(error.clone()));
         self.close(&error);
     }

@@ -29,10 +29,20 @@ pub enum TurnStatus {
     Cancelled,
     /// The turn reached its limit of steps.
     MaxStepsReached,
+    /// The answer ends at the model's limit of tokens.
+    Truncated,
+    /// The model, its provider or a hook of the agent refused to answer.
+    Refused,
 }
 
 impl TurnStatus {
-    /// Returns the word for the status: `finished`, `cancelled`, `max_steps_reached`.
+    /// Returns the status with this word. `None` if there is none.
+    pub(crate) fn named(word: &str) -> Option<Self> {
+        let all = [Self::Finished, Self::Cancelled, Self::MaxStepsReached, Self::Truncated, Self::Refused];
+        all.into_iter().find(|status| status.as_str() == word)
+    }
+
+    /// Returns the word for the status: `finished`, `cancelled`, `max_steps_reached`, `truncated`, `refused`.
     ///
     /// # Examples
     /// ```
@@ -44,6 +54,8 @@ impl TurnStatus {
             Self::Finished => "finished",
             Self::Cancelled => "cancelled",
             Self::MaxStepsReached => "max_steps_reached",
+            Self::Truncated => "truncated",
+            Self::Refused => "refused",
         }
     }
 }
@@ -62,6 +74,10 @@ impl TurnStatus {
 pub struct PromptResult {
     /// How the turn ended.
     pub status: TurnStatus,
+    /// Why the turn ended, in the agent's own word: over ACP `end_turn`, `max_tokens`, `max_turn_requests`, `refusal`,
+    /// `cancelled` or another one; over Wire the status. Absent if the agent did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
     /// The number of steps.
     pub steps: i64,
     /// The text of the last step. Beyond 4 MiB (64 MiB with `output`) it is cut, and ends with a line that says so:
@@ -94,6 +110,7 @@ impl PromptResult {
     pub fn empty(status: TurnStatus) -> Self {
         Self {
             status,
+            stop_reason: None,
             steps: 0,
             text: String::new(),
             output: None,
@@ -107,7 +124,7 @@ impl PromptResult {
     /// Returns the value of the turn's `output` as a type.
     ///
     /// # Errors
-    /// [`Error::TurnCancelled`] and [`Error::MaxStepsReached`] as [`PromptResult::raise_for_status`] does.
+    /// Those of [`PromptResult::raise_for_status`].
     /// [`Error::InvalidOption`] if the prompt had no `output`, or if its schema allows a value that does not fit the type.
     ///
     /// # Examples
@@ -127,13 +144,8 @@ impl PromptResult {
     /// ```
     pub fn output<T: DeserializeOwned>(&self) -> Result<T> {
         let Some(value) = &self.output else {
-            return Err(match self.status {
-                TurnStatus::Cancelled => Error::TurnCancelled,
-                TurnStatus::MaxStepsReached => Error::MaxStepsReached { steps: Some(self.steps) },
-                TurnStatus::Finished => {
-                    invalid_option("output", "the prompt had no such option; set it for the prompt")
-                }
-            });
+            let missing = || invalid_option("output", "the prompt had no such option; set it for the prompt");
+            return Err(self.clone().raise_for_status().err().unwrap_or_else(missing));
         };
         serde_path_to_error::deserialize(value).map_err(|error| {
             invalid_option(
@@ -146,7 +158,9 @@ impl PromptResult {
     /// Returns the result itself if the turn finished.
     ///
     /// # Errors
-    /// [`Error::TurnCancelled`] if the turn was cancelled, [`Error::MaxStepsReached`] if it reached its limit of steps.
+    /// [`Error::TurnCancelled`] if the turn was cancelled, [`Error::MaxStepsReached`] if it reached its limit of steps,
+    /// [`Error::AnswerTruncated`] if the answer was cut at the model's limit of tokens, [`Error::AnswerRefused`] if the model
+    /// refused to answer.
     ///
     /// ```no_run
     /// # use kimi_agent_protocol as kimi_agent;
@@ -160,7 +174,16 @@ impl PromptResult {
         match self.status {
             TurnStatus::Finished => Ok(self),
             TurnStatus::Cancelled => Err(Error::TurnCancelled),
-            TurnStatus::MaxStepsReached => Err(Error::MaxStepsReached { steps: Some(self.steps) }),
+            TurnStatus::MaxStepsReached => Err(Error::MaxStepsReached { steps: self.limit_of_steps() }),
+            TurnStatus::Truncated => Err(Error::AnswerTruncated(Box::new(self))),
+            TurnStatus::Refused => Err(Error::AnswerRefused(Box::new(self))),
         }
+    }
+
+    /// Returns the number of steps that a turn was limited to. Over ACP an agent reports no steps: the SDK counts the turn as
+    /// one.
+    #[doc(hidden)]
+    pub fn limit_of_steps(&self) -> Option<i64> {
+        Some(self.steps).filter(|steps| *steps > 1 || self.stop_reason.as_deref() != Some("max_turn_requests"))
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::json::parsed_object;
 use crate::messages::{
     Content, ContentPart, Event, HandlerKind, PolicyDecision, ToolCall, ToolCallInfo, ToolCallRequest, ToolKind,
     ToolReturnValue,
@@ -194,8 +195,7 @@ impl Known {
 
     /// Makes the call of a program's tool that the agent has not announced.
     pub(super) fn of(request: &ToolCallRequest) -> Self {
-        let arguments =
-            request.arguments.as_deref().map_or_else(|| Some(Map::new()), |text| serde_json::from_str(text).ok());
+        let arguments = request.arguments.as_deref().map_or_else(|| Some(Map::new()), parsed_object);
         let (id, name) = (request.id.clone(), request.name.clone());
         let call = ToolCallInfo { id, name, arguments, ..ToolCallInfo::default() };
         Self { call: Arc::new(call), size: request.arguments.as_ref().map_or(0, String::len) }
@@ -433,7 +433,7 @@ impl OpenCall {
         let arguments = match self.arguments.as_deref() {
             _ if self.too_large => None,
             None => Some(Map::new()),
-            Some(text) => serde_json::from_str(text).ok(),
+            Some(text) => parsed_object(text),
         };
         let call = Arc::new(ToolCallInfo {
             id: id.to_owned(),

@@ -8,13 +8,13 @@ use super::output::{ActiveOutput, TurnOutput};
 use super::result::{PromptResult, TurnStatus};
 use super::tool_calls::Record;
 use super::{Connection, Output, Phase, SHOWN, Timing};
-use crate::budget::{Budget, BudgetExceeded, Spent};
+use crate::budget::{Budget, Spent};
 use crate::dialect::Call;
 use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::json::object;
 use crate::messages::{Content, ContentPart, Event, Json, TokenUsage, TurnBegin, TurnEnd};
-use crate::output::OutputInvalid;
+use crate::printable::printable_line;
 use crate::recording::{CallKind, Entry, RecordsEntry};
 use crate::turn_records::TurnReport;
 
@@ -100,6 +100,8 @@ pub(super) struct ActiveTurn {
     cut: usize,
     /// Whether the agent reports its steps.
     reports_steps: bool,
+    /// Why the turn ended, in the agent's word.
+    stop_reason: Option<String>,
     ended: bool,
     /// Since when only the answer to the prompt is missing.
     ending: Option<Instant>,
@@ -175,6 +177,7 @@ impl ActiveTurn {
         self.prior_steps = self.prior_steps.saturating_add(steps.unwrap_or(self.steps));
         self.call = call;
         self.steps = 0;
+        self.stop_reason = None;
         self.ended = false;
         self.ending = None;
         self.last_activity = now;
@@ -302,6 +305,7 @@ impl Connection {
                     former_text: String::new(),
                     cut: 0,
                     reports_steps: self.dialect.reports_steps(),
+                    stop_reason: None,
                     ended: false,
                     ending: None,
                     answered: None,
@@ -397,7 +401,8 @@ impl Connection {
         #[derive(Deserialize)]
         #[serde(expecting = "an object with a `status`")]
         struct Answer {
-            status: TurnStatus,
+            status: String,
+            stop_reason: Option<String>,
             steps: Option<i64>,
         }
         let outcome = outcome.and_then(|result| {
@@ -408,11 +413,20 @@ impl Connection {
                 Error::Protocol(format!(
                     "the agent's answer to `prompt` can't be read: {reason}: {answer}; the turn has ended, and the session \
                      can still be used"
-                ))
+                ).into())
             })
         });
         match outcome {
-            Ok(answer) => self.answered(answer.status, answer.steps, now),
+            Ok(Answer { status: word, stop_reason, steps }) => {
+                let status = TurnStatus::named(&word).unwrap_or_else(|| {
+                    tracing::warn!(reason = %printable_line(&word), "the turn ended for a reason that is not known");
+                    TurnStatus::Finished
+                });
+                if let Some(turn) = &mut self.turn {
+                    turn.stop_reason = Some(stop_reason.unwrap_or(word));
+                }
+                self.answered(status, steps, now);
+            }
             Err(error) => {
                 self.fail_turn(error, now);
             }
@@ -463,7 +477,7 @@ impl Connection {
     fn fail_turn(&mut self, error: Error, now: Instant) {
         let failure = self.take_failure(now).unwrap_or(error);
         let failure = match self.take_result(TurnStatus::Cancelled, None, true) {
-            Some(result) => with_result(failure, result),
+            Some(result) => failure.with_result(result),
             None => failure,
         };
         self.end_turn(Err(failure), now);
@@ -495,6 +509,7 @@ impl Connection {
 
     /// Ends a turn, with the error that ended it, if one did.
     pub(super) fn finish_with(&mut self, status: TurnStatus, steps: Option<i64>, failure: Option<Error>, now: Instant) {
+        self.deliver_half();
         let Some(turn) = &mut self.turn else { return };
         if !turn.ended {
             turn.ended = true;
@@ -504,19 +519,26 @@ impl Connection {
         self.withdraw_of_turn();
         let Some(result) = self.take_result(status, steps, failure.is_some()) else { return };
         let outcome = match failure {
-            Some(failure) => Err(with_result(failure, result)),
+            Some(failure) => Err(failure.with_result(result)),
             None => Ok(result),
         };
         self.end_turn(outcome, now);
     }
 
     /// Returns what the turn has come to. `is_cut_short`: a budget has ended it, perhaps between two texts.
-    fn take_result(&mut self, status: TurnStatus, steps: Option<i64>, is_cut_short: bool) -> Option<PromptResult> {
+    pub(super) fn take_result(
+        &mut self,
+        status: TurnStatus,
+        steps: Option<i64>,
+        is_cut_short: bool,
+    ) -> Option<PromptResult> {
+        self.deliver_half();
         let turn = self.turn.as_mut()?;
         self.tool_calls.clear(Some(&mut turn.record));
         let Record { tool_calls, rejected, handler_failures, .. } = std::mem::take(&mut turn.record);
         Some(PromptResult {
             status,
+            stop_reason: turn.stop_reason.take(),
             steps: turn.prior_steps.saturating_add(steps.unwrap_or(turn.steps)),
             output: turn.output.as_mut().and_then(|output| output.take_value()),
             text: if is_cut_short && turn.text.is_empty() {
@@ -591,7 +613,7 @@ impl Connection {
                 let error = Error::Timeout(format!(
                     "{told}the agent {what}, and the session is closed; open another one with the same `session_id`, or \
                      raise `cancel_timeout`"
-                ));
+                ).into());
                 self.outputs.push_back(Output::FatalError(error.clone()));
                 self.close(&error);
             }
@@ -613,17 +635,8 @@ impl Connection {
                     "{what} ({limit:?}), and the turn was cancelled; the session can still be used: prompt again, or \
                      raise the option"
                 );
-                self.cancel_with(key, Some(Error::Timeout(error)), now);
+                self.cancel_with(key, Some(Error::Timeout(error.into())), now);
             }
         }
-    }
-}
-
-/// An exceeded budget and an invalid output come with the result of the turn.
-fn with_result(failure: Error, result: PromptResult) -> Error {
-    match failure {
-        Error::BudgetExceeded(exceeded) => BudgetExceeded { result, ..*exceeded }.into(),
-        Error::OutputInvalid(invalid) => OutputInvalid { result, ..*invalid }.into(),
-        other => other,
     }
 }

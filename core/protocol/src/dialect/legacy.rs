@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{Answer, Call, Capabilities, Dialect, Handshake, Incoming, wire};
 use crate::answers::Approval;
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::json::object;
+use crate::json::borrowed;
 use crate::jsonrpc::{self, Message, RpcFailure};
 use crate::messages::{BriefDisplayBlock, Content, ContentPart, Event, Json, ServerInfo, ToolResult, ToolReturnValue};
 
@@ -84,7 +84,7 @@ fn tool_result(payload: &str) -> std::result::Result<ToolResult, String> {
         return Err("a list, not an object".to_owned());
     }
     let legacy: Legacy = crate::messages::decode_body(payload)?;
-    let result: Body = object(legacy.result.get()).map_err(|error| format!("result: {error}"))?;
+    let result: Body = borrowed(legacy.result.get()).map_err(|error| format!("result: {error}"))?;
     let output = match result.output {
         Value::Null => Content::from(""),
         Value::String(text) => text.into(),
@@ -125,7 +125,7 @@ fn modern_subagent(payload: &str) -> std::result::Result<Json, String> {
     }
     let mut body: Map<String, Value> = crate::messages::decode_body(payload)?;
     let inner = body.remove("event").ok_or("event: missing")?.to_string();
-    let inner: Inner<'_> = object(&inner).map_err(|error| format!("event: {error}"))?;
+    let inner: Inner<'_> = borrowed(&inner).map_err(|error| format!("event: {error}"))?;
     let event = decode(&inner.kind, inner.payload.map_or("null", RawValue::get));
     if let Some(id) = body.remove("task_tool_call_id") {
         body.insert("parent_tool_call_id".to_owned(), id);

@@ -534,7 +534,7 @@ pub trait Dialect: Send + std::fmt::Debug {
     fn read(&mut self, message: Message<'_>) -> Incoming;
     /// Reads a line.
     fn read_line(&mut self, line: &[u8]) -> Incoming {
-        self.read(crate::jsonrpc::parse(line))
+        self.read(crate::jsonrpc::read(line, &mut None))
     }
     /// Encodes an answer. `request_id` is the request's own id, `rpc_id` is the id of its JSON-RPC message.
     fn answer(&mut self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8>;
@@ -581,6 +581,7 @@ pub trait Dialect: Send + std::fmt::Debug {
             message: failure.message,
             data: failure.data,
             hint: None,
+            result: None,
         })
     }
 }

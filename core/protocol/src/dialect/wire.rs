@@ -3,11 +3,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Call, Capabilities, Dialect, Handshake, Incoming, PolicyReach, WireVersion};
+use super::{Answer, Call, Capabilities, Dialect, Handshake, Incoming, PolicyReach, WireVersion, unknown};
 use crate::answers::{Approval, HookDecision};
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::jsonrpc::{self, MAX_DEPTH, Message, Params, RpcFailure, is_too_deep};
-use crate::messages::{Event, InitializeResult, Json, ServerInfo, ToolReturnValue, UnknownEvent, decode_body};
+use crate::jsonrpc::{self, Message, Params, RpcFailure};
+use crate::messages::{Event, InitializeResult, Json, ServerInfo, ToolReturnValue, decode_body};
 
 const METHOD_NOT_FOUND: i64 = -32601;
 
@@ -94,14 +94,6 @@ pub(super) fn read_with(message: Message<'_>, decode: impl Fn(&str, &str) -> Eve
     let event = |params: &Params<'_>| -> std::result::Result<Event, String> {
         let kind = params.text("type")?;
         let payload = params.member("payload")?.unwrap_or("null");
-        if is_too_deep(payload) {
-            return Ok(Event::Unknown(UnknownEvent {
-                kind: kind.into_owned(),
-                payload: Json::null(),
-                error: Some(format!("nested deeper than {MAX_DEPTH} levels, and left out")),
-                extra: Default::default(),
-            }));
-        }
         Ok(decode(&kind, payload))
     };
     match message {
@@ -109,7 +101,7 @@ pub(super) fn read_with(message: Message<'_>, decode: impl Fn(&str, &str) -> Eve
             Ok(event) => Incoming::event(event),
             Err(reason) => Incoming::InvalidLine(format!("an event that is none: {reason}")),
         },
-        Message::Notification { method, .. } => Incoming::InvalidLine(format!("an unknown notification `{method}`")),
+        Message::Notification { method, params } => Incoming::event(unknown(&method, params.to_json().get(), None)),
         Message::Request { id, method, params } => match event(&params) {
             Ok(request) if method == "request" => {
                 Incoming::Request { rpc_id: id.to_owned(), request: Box::new(request) }

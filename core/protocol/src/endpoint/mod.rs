@@ -22,7 +22,7 @@ use serde_json::value::RawValue;
 
 use crate::dialect::OpeningSession;
 use crate::error::Error;
-use crate::json::{Key as Text, object};
+use crate::json::{Key as Text, borrowed, object};
 use crate::jsonrpc::{self, Message, Params, RpcFailure};
 use crate::printable::printable_line;
 
@@ -132,8 +132,8 @@ impl SessionNames {
             session: Text<'a>,
         }
         let session = match self {
-            Self::KimiWeb => object::<KimiWeb<'_>>(result.get()).ok().map(|named| named.session),
-            _ => object::<Acp<'_>>(result.get()).ok().map(|named| named.session),
+            Self::KimiWeb => borrowed::<KimiWeb<'_>>(result.get()).ok().map(|named| named.session),
+            _ => borrowed::<Acp<'_>>(result.get()).ok().map(|named| named.session),
         };
         session.map(|session| session.0.into_owned())
     }
@@ -428,7 +428,7 @@ impl Endpoint {
             Error::Protocol(format!(
                 "the agent opened a session with the id `{id}`, which another session of this process has; that session \
                  continues, this one cannot be opened"
-            )),
+            ).into()),
         )
     }
 
@@ -493,7 +493,7 @@ fn in_payload<'a>(params: &Params<'a>) -> Result<Cow<'a, str>, String> {
         session_id: Text<'a>,
     }
     let payload = params.member("payload")?.ok_or("missing field `payload`")?;
-    object::<Payload<'_>>(payload).map(|payload| payload.session_id.0).map_err(|error| error.to_string())
+    borrowed::<Payload<'_>>(payload).map(|payload| payload.session_id.0).map_err(|error| error.to_string())
 }
 
 /// Returns whether the agent has `session/close`, according to its answer to `initialize`.

@@ -31,17 +31,16 @@ fn expected(value: &Value) -> Kind {
         Some(_) => return Kind::Malformed,
     }
     let outcome = match (present("error"), member("result")) {
-        (Some(Value::Object(error)), _) => {
-            let message = match error.get("message") {
-                None => String::new(),
-                Some(Value::String(message)) => message.clone(),
-                Some(_) => return Kind::Malformed,
-            };
-            let Some(code) = error.get("code").and_then(Value::as_i64) else { return Kind::Malformed };
-            let data = error.get("data").filter(|data| !data.is_null() && !is_too_deep(&data.to_string()));
-            Err((code, message, data.cloned()))
+        (Some(error), _) => {
+            let message = error.get("message").and_then(Value::as_str).or(error.as_str());
+            match error.get("code").and_then(Value::as_i64) {
+                Some(code) => {
+                    let data = error.get("data").filter(|data| !data.is_null() && !is_too_deep(&data.to_string()));
+                    Err((code, message.unwrap_or_default().to_owned(), data.cloned()))
+                }
+                None => Err((-32603, message.unwrap_or("an error without a message").to_owned(), Some(error))),
+            }
         }
-        (Some(_), _) => return Kind::Malformed,
         (None, Some(result)) => Ok(result.clone()),
         (None, None) => return Kind::Malformed,
     };

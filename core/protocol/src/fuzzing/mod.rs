@@ -8,6 +8,7 @@ mod dialects;
 mod envelope;
 mod framing;
 pub(crate) mod kimi_web;
+mod lenient;
 pub(crate) mod model;
 pub(crate) mod play;
 mod records;
@@ -25,6 +26,11 @@ pub fn framing(data: &[u8]) {
 /// The envelope of a line says what a plain JSON parser says.
 pub fn envelope(data: &[u8]) {
     envelope::check(data);
+}
+
+/// Nearly-JSON becomes strict JSON, and strict JSON keeps its value.
+pub fn lenient(data: &[u8]) {
+    lenient::check(data);
 }
 
 /// Checks that each message survives writing and reading, and is written as one line. The first byte picks

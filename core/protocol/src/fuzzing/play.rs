@@ -432,7 +432,7 @@ impl Play {
                     self.receive(&line);
                 }
                 Ok(None) => return assert!(self.kept <= LIMIT, "{} bytes are kept", self.kept),
-                Err(_) => self.connection.close(&Error::Protocol("too long".to_owned())),
+                Err(_) => self.connection.close(&Error::Protocol("too long".into())),
             }
         }
         self.look();

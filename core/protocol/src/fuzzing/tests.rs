@@ -45,6 +45,11 @@ fn kept_inputs_of_envelope() {
 }
 
 #[test]
+fn kept_inputs_of_lenient() {
+    run("lenient", super::lenient);
+}
+
+#[test]
 fn kept_inputs_of_dialects() {
     run("dialect", super::dialect);
 }

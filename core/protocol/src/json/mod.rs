@@ -1,22 +1,24 @@
-//! JSON kept as text, borrowed strings, and the scanner that cuts a line into slices.
+//! JSON kept as text, borrowed strings, the scanner that cuts a line into slices, and the lenient reader for what a strict
+//! parser refuses.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
-mod held;
+pub(crate) mod lenient;
+mod optional;
 pub(crate) mod scan;
 
-pub use held::{held_text, held_value};
+pub use optional::{exact, object, read};
 
 /// JSON of any shape, kept as the text that the agent sent.
 ///
-/// It is parsed only on request: a large payload of an unknown type costs only a copy, and values that
-/// [`serde_json::Value`] cannot hold (lone surrogates, huge numbers) stay unchanged.
+/// It is parsed only on request: a large payload of an unknown type costs only a copy, and numbers that
+/// [`serde_json::Value`] cannot hold stay unchanged.
 ///
 /// ```
 /// # use kimi_agent_protocol as kimi_agent;
@@ -34,9 +36,10 @@ impl Json {
         self.0.get()
     }
 
-    /// Returns the parsed value; `Value::Null` if the text holds something that a [`Value`] cannot.
+    /// Returns the parsed value. A number that a [`Value`] cannot hold becomes a text with its digits, and half of a
+    /// surrogate pair U+FFFD.
     pub fn to_value(&self) -> Value {
-        serde_json::from_str(self.get()).unwrap_or(Value::Null)
+        held_text(self.get())
     }
 
     /// Decodes the JSON into a type of your own.
@@ -126,13 +129,70 @@ impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
     }
 }
 
-/// Reads a struct from an object. A list of its fields, which serde would accept, is an error.
+/// Returns a value as JSON. A part that a [`Value`] cannot hold becomes a text, such as `"1e999"`.
+pub fn held_value<T: Serialize>(value: &T) -> Value {
+    let text = || serde_json::to_string(value).unwrap_or_default();
+    serde_json::to_value(value).unwrap_or_else(|_| held_text(&text()))
+}
+
+/// Parses JSON. A part that a [`Value`] cannot hold becomes a text, such as `"1e999"`.
+pub fn held_text(json: &str) -> Value {
+    parsed(json).unwrap_or_else(|_| json.into())
+}
+
+/// Parses JSON, or what is nearly JSON: see [`lenient`].
+///
+/// # Errors
+/// Returns the problem that a strict parser finds if the text is neither.
+pub fn parsed(json: &str) -> serde_json::Result<Value> {
+    match serde_json::from_str(json) {
+        Ok(value) if !crate::jsonrpc::is_too_deep(json) => Ok(value),
+        strict => lenient::value(json).map_or(strict, Ok),
+    }
+}
+
+/// Returns nearly-JSON as strict JSON. `None` if it is not JSON in this wider sense.
+pub fn rewritten(json: &[u8]) -> Option<String> {
+    lenient::rewrite(json, lenient::Huge::Kept).map(|read| read.text)
+}
+
+/// Parses an object, or what is nearly JSON. `None` if the text is not an object.
+pub fn parsed_object(json: &str) -> Option<Map<String, Value>> {
+    match parsed(json) {
+        Ok(Value::Object(members)) => Some(members),
+        _ => None,
+    }
+}
+
+/// Reads a struct that borrows from an object. A list of its fields, which serde would accept, is an error.
 ///
 /// # Errors
 /// Returns the problem of the text if it is not such an object.
-pub fn object<'de, T: Deserialize<'de>>(json: &'de str) -> serde_json::Result<T> {
+pub fn borrowed<'de, T: Deserialize<'de>>(json: &'de str) -> serde_json::Result<T> {
     if json.trim_start().starts_with('[') {
         return Err(serde::de::Error::custom("a list, not an object"));
     }
     serde_json::from_str(json)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parts_that_no_value_holds_become_texts() {
+        let value = held_text(r#" {"a": [1, 1e999, {"b": "\ud800", "c": "\"["}], "d": true} "#);
+        assert_eq!(value, json!({"a": [1, "1e999", {"b": "\u{fffd}", "c": "\"["}], "d": true}));
+        assert_eq!(held_text(r#"{"\ud800": 1}"#), json!({"\u{fffd}": 1}));
+        assert_eq!(held_text("no JSON"), json!("no JSON"));
+    }
+
+    #[test]
+    fn serialized_json_keeps_its_other_members() {
+        let raw: Json = serde_json::from_str("-1e999").unwrap();
+        assert_eq!(held_value(&[("a", raw)]), json!([["a", "-1e999"]]));
+        assert_eq!(held_value(&json!({"a": 1})), json!({"a": 1}));
+    }
 }

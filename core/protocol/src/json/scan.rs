@@ -13,6 +13,8 @@ pub(crate) struct NotJson;
 /// A position in JSON text.
 pub(crate) struct Scanner<'a> {
     rest: &'a str,
+    /// Whether a string has half of a surrogate pair, or the nesting is deep. Both are JSON that most parsers refuse.
+    pub(crate) is_odd: bool,
 }
 
 /// A string in its JSON form.
@@ -40,7 +42,7 @@ impl<'a> RawText<'a> {
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
-        Self { rest: text }
+        Self { rest: text, is_odd: false }
     }
 
     /// Skips this many bytes, and returns them.
@@ -135,7 +137,9 @@ impl<'a> Scanner<'a> {
         if inner.get(run) == Some(&b'"') {
             return Ok((run + 2, false));
         }
-        Ok((escaped_run(inner, run)? + 2, true))
+        let (length, has_half) = escaped_run(inner, run)?;
+        self.is_odd |= has_half;
+        Ok((length + 2, true))
     }
 
     /// Skips any value, and returns its text.
@@ -172,6 +176,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn skip_nested(&mut self) -> Result<(), NotJson> {
+        self.is_odd = true;
         let mut values = serde_json::Deserializer::from_str(self.rest).into_iter::<serde::de::IgnoredAny>();
         values.next().and_then(Result::ok).ok_or(NotJson)?;
         self.take(values.byte_offset()).map(drop)
@@ -224,14 +229,24 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Returns the length of a string's content, without its last quote. The first escape is at `at`.
-fn escaped_run(inner: &[u8], mut at: usize) -> Result<usize, NotJson> {
+/// Returns the length of a string's content, without its last quote, and whether it has half of a surrogate pair. The first
+/// escape is at `at`.
+fn escaped_run(inner: &[u8], mut at: usize) -> Result<(usize, bool), NotJson> {
+    let mut has_half = false;
     loop {
         match &inner[at..] {
-            [b'"', ..] => return Ok(at),
+            [b'"', ..] => return Ok((at, has_half)),
             [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => at += 2,
             [b'\\', b'u', digits @ ..] if digits.len() >= 4 && digits[..4].iter().all(u8::is_ascii_hexdigit) => {
                 at += 6;
+                if let [b'd' | b'D', second @ (b'8' | b'9' | b'a'..=b'f' | b'A'..=b'F'), ..] = digits {
+                    let is_high = matches!(second, b'8' | b'9' | b'a' | b'b' | b'A' | b'B');
+                    let is_pair = is_high
+                        && matches!(digits[4..], [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', a, b, ..]
+                            if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
+                    has_half |= !is_pair;
+                    at += if is_pair { 6 } else { 0 };
+                }
             }
             _ => return Err(NotJson),
         }

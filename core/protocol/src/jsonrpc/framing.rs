@@ -17,7 +17,7 @@ pub fn no_memory(size: usize) -> Error {
     Error::Protocol(format!(
         "there is not enough memory for a line of {size} bytes or more from the agent. The session is closed; lower \
          `max_line_bytes`, or give the process more memory"
-    ))
+    ).into())
 }
 
 /// Collects bytes and returns whole lines, borrowed. Copy a line to keep it.
@@ -55,7 +55,7 @@ impl From<LineTooLong> for Error {
         Self::Protocol(format!(
             "the agent sent a line of {size} bytes or more; `max_line_bytes` is {limit}. The session is closed; raise the \
              option if the agent may send such lines"
-        ))
+        ).into())
     }
 }
 

@@ -7,6 +7,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::json::lenient::{self, Huge};
 use crate::json::scan::{self, NotJson, Scanner};
 use crate::json::{Json, object};
 
@@ -41,6 +42,9 @@ pub enum Message<'a> {
     /// The line is not a JSON-RPC message; the reason is for the log.
     Invalid(String),
 }
+
+/// The code of an internal error.
+const INTERNAL_ERROR: i64 = -32603;
 
 /// An error object of JSON-RPC.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -86,8 +90,8 @@ struct Members<'a> {
     params: Option<Params<'a>>,
     result: Option<&'a str>,
     error: Option<&'a str>,
-    /// The first member that occurs twice.
-    repeated: Option<&'static str>,
+    /// Whether a part can only be read leniently.
+    is_odd: bool,
 }
 
 impl<'a> Members<'a> {
@@ -96,27 +100,25 @@ impl<'a> Members<'a> {
         let mut scanner = Scanner::new(text);
         scanner.object(|name, scanner| {
             let name = name.decode();
-            let (slot, name) = match name.as_deref() {
-                Some("id") => (&mut members.id, "id"),
-                Some("method") => (&mut members.method, "method"),
-                Some("result") => (&mut members.result, "result"),
-                Some("error") => (&mut members.error, "error"),
+            let slot = match name.as_deref() {
+                Some("id") => &mut members.id,
+                Some("method") => &mut members.method,
+                Some("result") => &mut members.result,
+                Some("error") => &mut members.error,
                 Some("params") => {
-                    if members.params.replace(Params::scan(scanner)?).is_some() {
-                        members.repeated = Some("params");
-                    }
+                    members.params = Some(Params::scan(scanner)?);
                     return Ok(());
                 }
                 // A name with half of a surrogate pair is refused, as serde does.
                 Some(_) => return scanner.value().map(drop),
                 None => return Err(NotJson),
             };
-            if slot.replace(scanner.value()?).is_some() {
-                members.repeated = Some(name);
-            }
+            // Of members with the same name, the last one counts, as in most parsers.
+            *slot = Some(scanner.value()?);
             Ok(())
         })?;
         scanner.end()?;
+        members.is_odd = scanner.is_odd;
         Ok(members)
     }
 }
@@ -177,7 +179,7 @@ impl<'a> Params<'a> {
     /// Returns a member as JSON text; `None` if it is missing.
     ///
     /// # Errors
-    /// Returns a problem if the parameters are not an object, or have the member twice.
+    /// Returns a problem if the parameters are not an object.
     pub fn member(&self, name: &str) -> Result<Option<&'a str>, String> {
         if !self.text.starts_with('{') {
             return Err(format!(
@@ -189,18 +191,14 @@ impl<'a> Params<'a> {
             let found = self.members[..self.count].iter().find(|(other, _)| *other == name);
             return Ok(found.map(|(_, value)| *value));
         }
-        let (mut found, mut is_repeated) = (None, false);
+        let mut found = None;
         let read = scan::for_each_member(self.text, |other, value| {
             if other.decode().as_deref() == Some(name) {
-                is_repeated |= found.replace(value).is_some();
+                found = Some(value);
             }
             Ok(())
         });
-        match read {
-            Ok(()) if !is_repeated => Ok(found),
-            Ok(()) => Err(format!("duplicate field `{name}`")),
-            Err(NotJson) => Err("not JSON".to_owned()),
-        }
+        read.map(|()| found).map_err(|NotJson| "not JSON".to_owned())
     }
 
     /// Returns a member that is a string.
@@ -213,24 +211,53 @@ impl<'a> Params<'a> {
     }
 }
 
-/// Reads a line.
+/// Reads a line of strict JSON.
 pub fn parse(line: &[u8]) -> Message<'_> {
+    parse_strictly(line).0
+}
+
+/// Reads a line of an agent. If only a lenient parser accepts the line, `rewritten` gets it as strict JSON, from which the
+/// message borrows.
+pub fn read<'a>(line: &'a [u8], rewritten: &'a mut Option<String>) -> Message<'a> {
+    let (message, is_odd) = parse_strictly(line);
+    let read = if is_odd { lenient::rewrite(line, Huge::Kept) } else { None };
+    match read {
+        Some(read) => {
+            tracing::debug!("a line that is not strict JSON was read leniently");
+            parse(rewritten.insert(read.text).as_bytes())
+        }
+        None => message,
+    }
+}
+
+/// Reads a line. Returns whether a lenient parser may find more in it.
+fn parse_strictly(line: &[u8]) -> (Message<'_>, bool) {
     let text = match std::str::from_utf8(line) {
         Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
-        Err(error) => return Message::Invalid(format!("not UTF-8 at byte {}", error.valid_up_to())),
+        Err(error) => {
+            let reason = format!("not UTF-8 at byte {}", error.valid_up_to());
+            return (Message::Invalid(reason), line.trim_ascii_start().starts_with(b"{"));
+        }
     };
     match Scanner::new(text).peek() {
         Some(b'{') => {}
-        Some(b'[') => return Message::Invalid("a batch".to_owned()),
-        _ => return Message::Invalid("not a JSON object".to_owned()),
+        Some(b'[') => return (Message::Invalid("a batch".to_owned()), false),
+        _ => return (Message::Invalid("not a JSON object".to_owned()), false),
     }
-    let Ok(members) = Members::scan(text) else {
-        let reason = serde_json::from_str::<HashMap<String, IgnoredAny>>(text).err();
-        return Message::Invalid(reason.map_or_else(|| "not JSON".to_owned(), |reason| reason.to_string()));
-    };
-    if let Some(name) = members.repeated {
-        return Message::Invalid(format!("duplicate field `{name}`"));
+    match Members::scan(text) {
+        Ok(members) => {
+            let is_odd = members.is_odd;
+            (message(members), is_odd)
+        }
+        Err(NotJson) => {
+            let reason = serde_json::from_str::<HashMap<String, IgnoredAny>>(text).err();
+            let reason = reason.map_or_else(|| "not JSON".to_owned(), |reason| reason.to_string());
+            (Message::Invalid(reason), true)
+        }
     }
+}
+
+fn message(members: Members<'_>) -> Message<'_> {
     let id = members.id.filter(|id| *id != "null");
     if let Some(method) = members.method.filter(|method| *method != "null") {
         let Some(method) = scan::text_of(method) else {
@@ -243,10 +270,10 @@ pub fn parse(line: &[u8]) -> Message<'_> {
         };
     }
     let outcome = match (members.error, members.result) {
-        (Some(error), _) if error != "null" => match object::<RpcFailure>(error) {
-            Ok(failure) => Err(RpcFailure { data: failure.data.filter(|data| !is_too_deep(data.get())), ..failure }),
-            Err(reason) => return Message::Invalid(format!("error object: {reason}")),
-        },
+        (Some(error), _) if error != "null" => {
+            let failure = object(error).unwrap_or_else(|_| unreadable_failure(error));
+            Err(RpcFailure { data: failure.data.filter(|data| !is_too_deep(data.get())), ..failure })
+        }
         (_, Some(result)) => match serde_json::from_str(result) {
             Ok(result) => Ok(result),
             Err(reason) => return Message::Invalid(format!("result: {reason}")),
@@ -257,6 +284,22 @@ pub fn parse(line: &[u8]) -> Message<'_> {
     // strings.
     let id = id.map(|id| scan::text_of(id).unwrap_or(Cow::Borrowed(id)));
     Message::Response { id, outcome }
+}
+
+/// Makes the failure for an error without a readable code. The call has failed, so it must end.
+fn unreadable_failure(error: &str) -> RpcFailure {
+    #[derive(Deserialize)]
+    struct Failure {
+        message: String,
+    }
+    let data = Some(Json::from_text(error));
+    let message = object::<Failure>(error).map(|failure| failure.message).ok();
+    let message = message.or_else(|| scan::text_of(error).map(Cow::into_owned));
+    RpcFailure {
+        code: INTERNAL_ERROR,
+        message: message.unwrap_or_else(|| "an error without a message".to_owned()),
+        data,
+    }
 }
 
 /// Encodes a request: one line with its end.
@@ -343,22 +386,48 @@ mod tests {
     #[test]
     fn malformed_lines_are_invalid() {
         let nested = "[".repeat(100_000);
-        for line in [
-            "null",
-            "[]",
-            "[{\"method\":\"event\"}]",
-            "1",
-            "\"text\"",
-            "{",
-            "{}",
-            "{\"id\":1}",
-            "{\"id\":1,\"error\":[1,\"no\"]}",
-            nested.as_str(),
-        ] {
+        for line in
+            ["null", "[]", "[{\"method\":\"event\"}]", "1", "\"text\"", "{", "{}", "{\"id\":1}", nested.as_str()]
+        {
             assert!(invalid(line), "{line:.60}");
         }
         assert!(matches!(parse(b"{\"method\":\"\xff\"}"), Message::Invalid(_)));
         assert!(invalid(&format!("{{\"params\":{nested}")));
+    }
+
+    #[test]
+    fn error_without_code_fails_its_call() {
+        for (error, message) in [
+            (r#"{"message":"no"}"#, "no"),
+            (r#"{"code":"x","message":"no"}"#, "no"),
+            (r#""no""#, "no"),
+            ("[1]", "an error without a message"),
+        ] {
+            let line = format!(r#"{{"id":"1","error":{error}}}"#);
+            let Message::Response { outcome: Err(failure), .. } = parse(line.as_bytes()) else { panic!("no error") };
+            assert_eq!((failure.code, &*failure.message), (INTERNAL_ERROR, message), "{error}");
+        }
+        let line = br#"{"id":"1","error":{"code":5,"message":null,"data":1}}"#;
+        let Message::Response { outcome: Err(failure), .. } = parse(line) else { panic!("no error") };
+        assert_eq!((failure.code, &*failure.message), (5, ""));
+    }
+
+    #[test]
+    fn lenient_reader_finds_the_message() {
+        for (line, text) in [
+            (&br#"{"method":"m","params":{"text":"a\ud83d"}}"#[..], "a\u{fffd}"),
+            (b"{\"method\":\"m\",\"params\":{\"text\":\"a\tb\xff\"}}", "a\tb\u{fffd}"),
+            (br#"{"method":"x","params":{"text":"a","text":"b","n":1e999},"method":"m"}"#, "b"),
+            (br#"{"method":"m","params":{"n":NaN,"text":"b"}}"#, "b"),
+            (br#"{"method":"m","params":{"\ud83d":1,"text":"b"}}"#, "b"),
+        ] {
+            let mut rewritten = None;
+            let Message::Notification { method, params } = read(line, &mut rewritten) else { panic!("no message") };
+            assert_eq!((&*method, params.text("text").as_deref()), ("m", Ok(text)));
+        }
+        for line in [&b"{\"method\":\"m\""[..], b"\xff", b"{log}"] {
+            assert!(matches!(read(line, &mut None), Message::Invalid(_)));
+        }
     }
 
     #[test]

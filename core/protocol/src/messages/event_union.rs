@@ -6,10 +6,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::types::*;
-use super::value::{Field, RequestOrigin};
+use super::value::{Field, RequestOrigin, keeping_unreadable};
 use super::{Json, Node, Reflect, TypeRef};
 use crate::json::scan::plain_text_part;
-use crate::json::{Key, object};
+use crate::json::{Key, borrowed, exact, read};
 
 macro_rules! events {
     ({ $($(#[doc = $doc:expr])* $name:ident,)* } requests { $($(#[doc = $rdoc:expr])* $request:ident,)* }) => {
@@ -62,7 +62,7 @@ macro_rules! events {
                 }
                 let decoded = match kind {
                     $(stringify!($name) => decode_body(payload).map(Self::$name),)*
-                    $(stringify!($request) => decode_body(payload).map(Self::$request),)*
+                    $(stringify!($request) => decode_request(payload).map(Self::$request),)*
                     _ => return Self::unknown(kind, Json::from_text(payload), None),
                 };
                 decoded.unwrap_or_else(|error| Self::unknown(kind, Json::from_text(payload), Some(error)))
@@ -186,13 +186,13 @@ events! {{
 pub fn decode_body<T: for<'de> Deserialize<'de>>(payload: &str) -> Result<T, String> {
     // Messages without fields may also lack the payload object.
     let payload = if payload == "null" { "{}" } else { payload };
-    serde_json::from_str(payload).map_err(|error| {
-        let mut deserializer = serde_json::Deserializer::from_str(payload);
-        match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
-            Err(found) if found.path().iter().next().is_some() => format!("{}: {}", found.path(), found.inner()),
-            _ => error.to_string(),
-        }
-    })
+    serde_json::from_str(payload).or_else(|_| keeping_unreadable(|| read(payload)))
+}
+
+/// Decodes a request, which must be read in full: a decision must not miss a part of it.
+fn decode_request<T: for<'de> Deserialize<'de>>(payload: &str) -> Result<T, String> {
+    // Messages without fields may also lack the payload object.
+    exact(if payload == "null" { "{}" } else { payload })
 }
 
 impl Event {
@@ -293,7 +293,7 @@ impl<'de> Deserialize<'de> for Event {
         }
         let json = Json::deserialize(deserializer)?;
         let _depth = Depth::enter().ok_or_else(|| D::Error::custom("events are nested too deeply"))?;
-        let tagged: Tagged<'_> = object(json.get()).map_err(D::Error::custom)?;
+        let tagged: Tagged<'_> = borrowed(json.get()).map_err(D::Error::custom)?;
         if &*tagged.kind.0 == "UnknownEvent"
             && let Some(unknown) = tagged.payload.and_then(|payload| serde_json::from_str(payload.get()).ok())
         {

@@ -2,7 +2,8 @@
 //! serde (which keeps unknown fields and buffers nothing twice), its reflection, and its entry in the catalogue.
 
 /// Declares the message types of a file. A field whose type is an `Option` or a list may be absent; other fields are
-/// required. A field with `or raw` is absent if its value cannot be read; its value is kept in `extra`. `since "x.y"`
+/// required. An absent field whose value cannot be read leaves its value in `extra`: a field with `or raw` always, others if
+/// the message cannot be read without that. `since "x.y"`
 /// names the Wire version that added a type or a field; `since ""` is for a type that Wire does not have.
 macro_rules! message {
     ($(
@@ -147,13 +148,17 @@ macro_rules! message {
     };
     (@skip $tag:literal) => {};
     (@take $map:ident, $key:ident, $extra:ident, $field:ident: $ty:ty) => {
-        $field = Some($map.next_value::<$crate::messages::value::Decoded<$ty>>()?.0)
+        if $crate::messages::value::keeps_unreadable() && <$ty as $crate::messages::value::Field>::absent().is_some() {
+            message!(@take $map, $key, $extra, $field: $ty, raw)
+        } else {
+            $field = Some($map.next_value::<$crate::messages::value::Decoded<$ty>>()?.0)
+        }
     };
     (@take $map:ident, $key:ident, $extra:ident, $field:ident: $ty:ty, $keep:ident) => {{
         let raw = $map.next_value::<$crate::messages::Json>()?;
         match serde_json::from_str::<$crate::messages::value::Decoded<$ty>>(raw.get()) {
             Ok(value) => $field = Some(value.0),
-            Err(_) => $crate::messages::value::keep_unknown(&mut $extra, $key.0.into_owned(), raw),
+            Err(error) => $crate::messages::value::keep_unreadable(&mut $extra, $key.0.into_owned(), raw, &error),
         }
     }};
     (@adds $added:ident) => { Some(stringify!($added)) };

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::ToolCallInfo;
 use crate::json::scan::{NotJson, for_each_member, text_of};
-use crate::json::{Json, Key, object};
+use crate::json::{Json, Key, borrowed};
 
 /// The fields of a message that this SDK does not know. They are kept, and sent unchanged.
 /// For a number that 64 bits cannot hold, the nearest `f64`.
@@ -305,7 +305,30 @@ pub fn required<T: Field, E: serde::de::Error>(value: Option<T>, name: &'static 
     value.or_else(T::absent).ok_or_else(|| E::missing_field(name))
 }
 
-/// Adds a field that is unknown or cannot be read.
+thread_local! {
+    static KEEPS_UNREADABLE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Returns whether optional fields that cannot be read are kept in `extra`, instead of failing their message.
+pub fn keeps_unreadable() -> bool {
+    KEEPS_UNREADABLE.get()
+}
+
+/// Reads messages whose optional fields may be unreadable.
+pub fn keeping_unreadable<T>(read: impl FnOnce() -> T) -> T {
+    let before = KEEPS_UNREADABLE.replace(true);
+    let read = read();
+    KEEPS_UNREADABLE.set(before);
+    read
+}
+
+/// Adds an optional field that cannot be read.
+pub fn keep_unreadable(extra: &mut Extra, name: String, raw: Json, reason: &serde_json::Error) {
+    tracing::debug!(field = name, %reason, "unreadable optional field kept as it came");
+    keep_unknown(extra, name, raw);
+}
+
+/// Adds an unknown field.
 pub fn keep_unknown(extra: &mut Extra, name: String, raw: Json) {
     match serde_json::from_str(raw.get()) {
         Ok(value) => extra.insert(name, value),
@@ -366,7 +389,7 @@ pub fn tag_of(json: &str) -> serde_json::Result<Cow<'_, str>> {
     match found.and_then(text_of) {
         Some(tag) if read.is_ok() => Ok(tag),
         // An unusual or invalid form. serde reads it, or describes the problem.
-        _ => object::<Tagged<'_>>(json).map(|tagged| tagged.tag.0),
+        _ => borrowed::<Tagged<'_>>(json).map(|tagged| tagged.tag.0),
     }
 }
 

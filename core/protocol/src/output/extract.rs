@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::json::parsed;
+
 /// The levels of wrapping that are undone.
 const MAX_WRAPS: u32 = 2;
 /// The keys of objects that models put around a value.
@@ -43,7 +45,7 @@ fn unwrapped_within(value: &Value, levels: u32, is_valid: &dyn Fn(&Value) -> boo
 }
 
 fn parse(text: &str) -> Option<Value> {
-    serde_json::from_str(text.trim()).ok()
+    parsed(text.trim()).ok()
 }
 
 /// Returns the contents of the fenced blocks. A block without an end reaches to the end of the text.

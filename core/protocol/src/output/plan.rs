@@ -7,6 +7,7 @@ use super::extract::{candidates, unwrapped};
 use super::schema::Schema;
 use super::{OutputError, OutputSpec};
 use crate::dialect::ToolOffer;
+use crate::json::parsed;
 
 /// The property with the value of a schema that is not of an object.
 const WRAPPER: &str = "result";
@@ -62,7 +63,7 @@ impl OutputPlan {
     /// Returns the violations.
     pub(super) fn read_call(&self, arguments: Option<&str>) -> Result<Value, Vec<OutputError>> {
         let arguments = arguments.filter(|text| !text.is_empty()).unwrap_or("{}");
-        let given: Value = serde_json::from_str(arguments)
+        let given = parsed(arguments)
             .map_err(|error| vec![OutputError::new("", format!("the arguments are not valid JSON: {error}"))])?;
         // The wrapper of the tool is removed first: a permissive schema would accept it, too.
         let inner = given.as_object().filter(|map| self.is_wrapped && map.len() == 1).and_then(|map| map.get(WRAPPER));

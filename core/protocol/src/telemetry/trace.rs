@@ -119,8 +119,9 @@ impl OpenEnd {
         };
         let chat = match (outcome, result_of(outcome).map(|result| result.status)) {
             // A turn can also fail after the agent has finished it, for example with an invalid output.
-            (_, Some(TurnStatus::Finished | TurnStatus::MaxStepsReached)) => ChatEnd::Finished,
+            (_, Some(TurnStatus::Finished)) => ChatEnd::Finished,
             (Err(error), _) => ChatEnd::Failed(SpanError::of(error)),
+            (_, Some(TurnStatus::MaxStepsReached | TurnStatus::Truncated | TurnStatus::Refused)) => ChatEnd::Finished,
             (Ok(_), _) => ChatEnd::Cancelled,
         };
         Self { chat, tool }
@@ -507,8 +508,7 @@ fn is_name_of(announced: &str, tool: &str) -> bool {
 fn result_of(outcome: &Result<PromptResult>) -> Option<&PromptResult> {
     match outcome {
         Ok(result) => Some(result),
-        Err(Error::BudgetExceeded(exceeded)) => Some(&exceeded.result),
-        Err(Error::OutputInvalid(invalid)) => Some(&invalid.result),
+        Err(error @ (Error::BudgetExceeded(_) | Error::OutputInvalid(_))) => error.result(),
         Err(_) => None,
     }
 }
@@ -522,6 +522,8 @@ fn of_result(result: Option<&PromptResult>, usage: &TokenUsage, is_ok: bool, cap
     let attributes = attributes.with(names::STEPS, result.steps);
     let reason = match result.status {
         TurnStatus::Finished => "stop",
+        TurnStatus::Truncated => "length",
+        TurnStatus::Refused => "content_filter",
         other => other.as_str(),
     };
     let attributes = match is_ok {

@@ -116,7 +116,13 @@ impl<'a> Player<'a> {
             }
             "steps" => self.steps(op).await?,
             "result" if op["details"] == true => self.turn(op)?.result().await.map(|result| detailed_outcome(&result)),
-            "result" => self.turn(op)?.result().await.map(|result| outcome(&result)),
+            "result" => self.turn(op)?.result().await.map(|result| {
+                let mut line = outcome(&result);
+                if op["ended"] == true {
+                    line["stop_reason"] = json!(result.stop_reason);
+                }
+                line
+            }),
             "raise_for_status" => match self.turn(op)?.result().await {
                 Ok(result) => result.raise_for_status().map(|_| Value::Null),
                 Err(error) => Err(error),

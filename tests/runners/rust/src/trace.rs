@@ -78,6 +78,18 @@ pub(crate) fn print_error(op: &Value, error: &Error) {
             line["fields"]["result"] = outcome(&invalid.result);
         }
     }
+    if op["ended"] == true {
+        let mut ended = json!({"retryable": error.is_retryable()});
+        for name in ["status", "retry_after"] {
+            if let Some(value) = fields.get(name).filter(|value| !value.is_null()) {
+                ended[name] = value.clone();
+            }
+        }
+        if let Some(result) = error.result() {
+            ended["text"] = json!(result.text);
+        }
+        line["ended"] = ended;
+    }
     print(&line);
 }
 

@@ -591,8 +591,11 @@ impl Server {
             self.acp.sessions.keep(session, self.history.records());
         }
         self.acp.records.end(&outcome);
-        let reason = match outcome {
+        let reason = match &outcome {
             Outcome::Finished => "end_turn",
+            Outcome::Other(word) if word == "truncated" => "max_tokens",
+            Outcome::Other(word) if word == "refused" => "refusal",
+            Outcome::Other(word) => word,
             // Kimi Code reports it in the session's files only.
             Outcome::MaxStepsReached(_) if self.acp.records.is_open() => "end_turn",
             Outcome::MaxStepsReached(_) => "max_turn_requests",
@@ -602,7 +605,8 @@ impl Server {
             }
             // A failed request for a file or terminal is not an error of the turn.
             Outcome::Failed(failure) if failure.code == -32003 => "end_turn",
-            Outcome::Failed(mut failure) => {
+            Outcome::Failed(failure) => {
+                let mut failure = failure.clone();
                 if matches!(failure.code, -32001 | -32004) {
                     let message = format!("Authentication required: {}", failure.message);
                     failure = Failure { code: UNAUTHORISED, message, data: failure.data };

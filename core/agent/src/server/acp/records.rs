@@ -65,7 +65,9 @@ impl Records {
                 "error": {"code": code, "message": message}})
         };
         let ended = match outcome {
-            Outcome::Finished => json!({"type": "turn.ended", "turnId": self.turn, "reason": "completed"}),
+            Outcome::Finished | Outcome::Other(_) => {
+                json!({"type": "turn.ended", "turnId": self.turn, "reason": "completed"})
+            }
             Outcome::Cancelled => json!({"type": "turn.ended", "turnId": self.turn, "reason": "cancelled"}),
             Outcome::MaxStepsReached(_) => failed("loop.max_steps_exceeded", "Turn exceeded maxSteps."),
             Outcome::Failed(failure) => failed("provider.api_error", &failure.message),

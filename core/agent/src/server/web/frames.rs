@@ -271,7 +271,7 @@ impl Server {
     /// Ends the turn. If a prompt is queued, it begins the next turn.
     pub(in super::super) fn finish_web(&mut self, prompt_id: &str, outcome: Outcome) {
         let (reason, error, interrupt) = match outcome {
-            Outcome::Finished => ("completed", None, None),
+            Outcome::Finished | Outcome::Other(_) => ("completed", None, None),
             Outcome::Cancelled => ("cancelled", None, Some("user_cancelled")),
             Outcome::MaxStepsReached(steps) => ("failed", Some(max_steps(steps)), Some("max_steps")),
             Outcome::Failed(failure) => ("failed", Some(words::error(&failure)), Some("error")),

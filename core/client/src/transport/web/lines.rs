@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kimi_agent_protocol::json::{Key, object};
+use kimi_agent_protocol::json::{Key, borrowed, object, rewritten};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -93,7 +93,9 @@ struct Envelope<'a> {
 /// Makes the answer to a call: the body, or the acknowledgement, that the server sent with this HTTP status.
 pub(super) fn answer(id: &str, status: u16, body: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(body);
-    let Ok(envelope) = object::<Envelope<'_>>(&text) else {
+    let again = if borrowed::<Envelope<'_>>(&text).is_err() { rewritten(body) } else { None };
+    let text = again.map_or(text, Into::into);
+    let Ok(envelope) = borrowed::<Envelope<'_>>(&text) else {
         let end = (0..=SHOWN.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         return failure(id, &format!("the server answered with HTTP status {status}: {}", &text[..end]));
     };
@@ -147,7 +149,7 @@ impl<'a> Frame<'a> {
             protocol_version: Option<i64>,
             heartbeat_ms: Value,
         }
-        let Typed { kind, id, payload } = object(text).ok()?;
+        let Typed { kind, id, payload } = borrowed(text).ok()?;
         Some(match (&*kind.0, id) {
             ("ping", _) => {
                 Self::Ping(format!("{{\"type\":\"pong\",\"payload\":{}}}", payload.map_or("{}", RawValue::get)))

@@ -170,5 +170,5 @@ fn too_slow(limits: &Limits) -> Error {
     Error::Timeout(format!(
         "the agent's server was not ready within {:?}; check that `executable` names Kimi Code, or raise `handshake_timeout`",
         limits.start
-    ))
+    ).into())
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use kimi_agent_protocol::json::rewritten;
 use kimi_agent_protocol::recording::MASK;
 use tokio::io::AsyncRead;
 use tokio::sync::watch;
@@ -225,10 +226,13 @@ impl<'a, R: AsyncRead + Unpin> Relay<'a, R> {
             }
             Some(Frame::Ack(_) | Frame::Hello { .. }) => Ok(()),
             Some(Frame::Event(kind)) => self.push(lines::event(&kind, text)),
-            None => {
-                tracing::warn!("invalid frame of the agent's server dropped");
-                Ok(())
-            }
+            None => match rewritten(text.as_bytes()).filter(|again| again != text) {
+                Some(again) => self.take_frame(&again),
+                None => {
+                    tracing::warn!("invalid frame of the agent's server dropped");
+                    Ok(())
+                }
+            },
         }
     }
 

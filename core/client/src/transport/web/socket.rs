@@ -232,7 +232,7 @@ impl Reconnecting {
                     "the connection to the agent's server broke ({}) and can't be had again: {reason}. The session is closed; \
                      open a new one with `session_id` to continue the conversation",
                     self.reason
-                )));
+                ).into()));
             }
             self.attempt = attempt(self.target.clone(), self.limit, self.pause);
             self.pause = (2 * self.pause).min(LAST_PAUSE);

@@ -176,7 +176,6 @@ fn invalid_lines_change_nothing() {
         r#"[{"jsonrpc":"2.0","method":"event"}]"#,
         r#"{"jsonrpc":"2.0","method":"event"}"#,
         r#"{"jsonrpc":"2.0","method":"event","params":{"type":7}}"#,
-        r#"{"jsonrpc":"2.0","method":"progress","params":{}}"#,
         r#"{"jsonrpc":"2.0","id":"nobody","result":{}}"#,
         r#"{"jsonrpc":"2.0","id":7,"result":{}}"#,
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?","data":null}}"#,
@@ -187,8 +186,17 @@ fn invalid_lines_change_nothing() {
         assert_eq!(peer.trace(), [""; 0], "{line:.60}");
         assert_eq!(peer.said(), [""; 0], "{line:.60}");
     }
-    peer.connection.handle_line(b"{\"method\":\"\xff\"}", peer.now);
+    peer.connection.handle_line(b"\xff", peer.now);
     assert_eq!(peer.trace(), [""; 0]);
+}
+
+#[test]
+fn unknown_notification_is_delivered() {
+    let mut peer = Peer::open();
+    peer.text(r#"{"jsonrpc":"2.0","method":"_vendor/metadata","params":{"a":"b"}}"#);
+    let Some(Output::Event { scope: Scope::Outside, event, .. }) = peer.next_output() else { panic!("no event") };
+    let Event::Unknown(event) = *event else { panic!("it is known") };
+    assert_eq!((&*event.kind, event.payload.get()), ("_vendor/metadata", r#"{"a":"b"}"#));
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::messages::ContentPart;
 
 fn result(peer: &mut Peer) -> PromptResult {
     let outputs: Vec<_> = std::iter::from_fn(|| peer.next_output()).collect();
@@ -127,7 +128,7 @@ fn prompt_during_turn_is_refused() {
 #[test]
 fn unreadable_answer_ends_turn_only() {
     let mut peer = Peer::open();
-    for result in [json!({}), json!({"status": "exploded"}), json!(null), json!([])] {
+    for result in [json!({}), json!({"status": 5}), json!(null), json!([])] {
         peer.prompt(1);
         peer.answer("prompt", &result);
         assert_eq!(peer.trace(), ["turn 1 protocol_error"], "{result}");
@@ -135,6 +136,73 @@ fn unreadable_answer_ends_turn_only() {
     peer.prompt(2);
     peer.finish();
     assert_eq!(peer.trace(), ["2.0 TurnEnd", "turn 2 finished"]);
+}
+
+#[test]
+fn unknown_status_finishes_turn_with_reason() {
+    let mut peer = Peer::open();
+    peer.prompt(1);
+    peer.event("ContentPart", &json!({"type": "text", "text": "done"}));
+    peer.answer("prompt", &json!({"status": "exploded", "steps": 2}));
+    let result = std::iter::from_fn(|| peer.next_output()).find_map(|output| match output {
+        Output::TurnEnded { outcome, .. } => outcome.ok(),
+        _ => None,
+    });
+    let result = result.expect("a result");
+    assert_eq!((result.status.as_str(), result.stop_reason.as_deref()), ("finished", Some("exploded")));
+    assert_eq!((&*result.text, result.steps), ("done", 2));
+}
+
+#[test]
+fn failed_turn_has_its_text() {
+    let fail = |fail: &dyn Fn(&mut Peer)| {
+        let mut peer = Peer::open();
+        peer.prompt(1);
+        peer.event("ContentPart", &json!({"type": "text", "text": "half"}));
+        fail(&mut peer);
+        let error = std::iter::from_fn(|| peer.next_output()).find_map(|output| match output {
+            Output::TurnEnded { outcome, .. } => outcome.err(),
+            _ => None,
+        });
+        error.expect("an error").result().map(|result| result.text.clone())
+    };
+    let half = Some("half".to_owned());
+    assert_eq!(fail(&|peer| peer.answer("prompt", &json!({"status": 5}))), half);
+    assert_eq!(fail(&|peer| peer.connection.close(&Error::AgentExited(Default::default()))), half);
+    assert_eq!(fail(&|peer| peer.connection.close(&Error::Timeout("too late".into()))), half);
+}
+
+#[test]
+fn halves_of_a_character_are_joined() {
+    let texts = |lines: &[(&str, &str)]| {
+        let mut peer = Peer::open();
+        peer.prompt(1);
+        for (kind, text) in lines {
+            let field = if *kind == "think" { "think" } else { "text" };
+            peer.text(&format!(
+                r#"{{"method":"event","params":{{"type":"ContentPart","payload":{{"type":"{kind}","{field}":"{text}"}}}}}}"#
+            ));
+        }
+        peer.finish();
+        let text = |output| match output {
+            Output::Event { event, .. } => match *event {
+                Event::ContentPart(ContentPart::Text(part)) => Some(part.text),
+                Event::ContentPart(ContentPart::Think(part)) => Some(format!("({})", part.think)),
+                _ => None,
+            },
+            Output::TurnEnded { outcome, .. } => Some(format!("= {}", outcome.expect("a result").text)),
+            _ => None,
+        };
+        std::iter::from_fn(|| peer.next_output()).filter_map(text).collect::<Vec<_>>()
+    };
+    let (high, low) = (r"a\ud83d", r"\ude80b");
+    assert_eq!(texts(&[("text", high), ("text", low)]), ["a", "\u{1f680}b", "= a\u{1f680}b"]);
+    assert_eq!(texts(&[("text", high), ("text", "c")]), ["a", "\u{fffd}c", "= a\u{fffd}c"]);
+    assert_eq!(texts(&[("text", high)]), ["a", "\u{fffd}", "= a\u{fffd}"]);
+    assert_eq!(texts(&[("text", low)]), ["\u{fffd}b", "= \u{fffd}b"]);
+    assert_eq!(texts(&[("think", high), ("text", low)]), ["(a)", "(\u{fffd})", "\u{fffd}b", "= \u{fffd}b"]);
+    assert_eq!(texts(&[("think", high), ("think", low)]), ["(a)", "(\u{1f680}b)", "= "]);
+    assert_eq!(texts(&[("text", r"\ud83d"), ("text", r"\ude80")]), ["\u{1f680}", "= \u{1f680}"]);
 }
 
 #[test]
@@ -206,7 +274,7 @@ fn idle_timeout_pauses_while_agent_waits() {
 }
 
 #[test]
-fn payload_nested_too_deep_is_dropped() {
+fn deep_nesting_becomes_text() {
     let mut peer = Peer::open();
     peer.prompt(1);
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
@@ -215,8 +283,13 @@ fn payload_nested_too_deep_is_dropped() {
     ));
     let Some(Output::Event { event, .. }) = peer.next_output() else { panic!("none") };
     let Event::Unknown(event) = *event else { panic!("it is known") };
-    assert_eq!((event.kind.as_str(), event.payload.get()), ("ContentPart", "null"));
-    assert_eq!(event.error.as_deref(), Some("nested deeper than 100 levels, and left out"));
+    assert_eq!(event.kind, "ContentPart");
+    assert!(event.error.is_some_and(|error| error.starts_with("missing field `text`")));
+    assert_eq!(event.payload.get().matches('[').count(), 100_000);
+    peer.text(&format!(
+        r#"{{"method":"event","params":{{"type":"ContentPart","payload":{{"type":"text","text":"a","more":{deep}}}}}}}"#
+    ));
+    assert_eq!(peer.trace(), ["1.0 ContentPart"]);
     // A request is refused, as one is whose payload can't be read otherwise.
     peer.text(&format!(
         r#"{{"id":"r","method":"request","params":{{"type":"ApprovalRequest","payload":{{"id":"r","display":{deep}}}}}}}"#

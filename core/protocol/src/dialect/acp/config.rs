@@ -4,15 +4,13 @@
 
 use std::sync::Arc;
 
-use agent_client_protocol_schema::v1::{
-    self as acp, SessionConfigKind, SessionConfigOption, SessionConfigSelectOption, SessionConfigSelectOptions,
-};
-use serde::Deserialize;
+use agent_client_protocol_schema::v1 as acp;
 use serde_json::{Value, json};
 
 use super::{Acp, Asked};
 use crate::dialect::{ConfigChoice, ConfigOption, ConfigValue, Incoming};
 use crate::error::{Result, invalid_option};
+use crate::json::parsed_object;
 use crate::messages::{Json, StatusUpdate};
 use crate::spelling::nearest;
 
@@ -44,23 +42,6 @@ struct OwnCall {
 const SET_MODE: OwnCall = OwnCall { option: MODE, method: "session/set_mode", value: "modeId" };
 const SET_MODEL: OwnCall = OwnCall { option: MODEL, method: "session/set_model", value: "modelId" };
 
-/// The models of an older agent.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Models {
-    current_model_id: String,
-    available_models: Vec<Model>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Model {
-    model_id: String,
-    name: String,
-    #[serde(default)]
-    description: Option<String>,
-}
-
 /// An option and its new value, while the call that sets it is under way.
 #[derive(Debug)]
 pub(super) struct Setting {
@@ -69,24 +50,22 @@ pub(super) struct Setting {
 }
 
 impl Config {
-    pub(super) fn new(
-        options: &[SessionConfigOption],
-        modes: Option<acp::SessionModeState>,
-        models: Option<&Value>,
-    ) -> Self {
+    /// Reads the options of a session from `configOptions`, `modes` and `models`. What cannot be read is left out.
+    pub(super) fn new(options: &[Value], modes: Option<&Value>, models: Option<&Value>) -> Self {
         let mut all: Vec<_> = options.iter().filter_map(read).collect();
         let mut own_calls = Vec::new();
-        if let Some(modes) = modes.filter(|_| !all.iter().any(is_mode)) {
-            let choice = |mode: acp::SessionMode| choice(&mode.id.0, mode.name, mode.description);
-            let choices = modes.available_modes.into_iter().map(choice).collect();
-            all.push(own_option(MODE, "Mode", modes.current_mode_id.0.to_string(), choices));
+        let modes = modes.filter(|_| !all.iter().any(is_mode));
+        if let Some(modes) =
+            modes.and_then(|modes| own_option(MODE, "Mode", modes, "currentModeId", "availableModes", "id"))
+        {
+            all.push(modes);
             own_calls.push(SET_MODE);
         }
         let models = models.filter(|_| !all.iter().any(|option| is(option, MODEL)));
-        if let Some(models) = models.and_then(|models| Models::deserialize(models).ok()) {
-            let choice = |model: Model| choice(&model.model_id, model.name, model.description);
-            let choices = models.available_models.into_iter().map(choice).collect();
-            all.push(own_option(MODEL, "Model", models.current_model_id, choices));
+        let models = models
+            .and_then(|models| own_option(MODEL, "Model", models, "currentModelId", "availableModels", "modelId"));
+        if let Some(models) = models {
+            all.push(models);
             own_calls.push(SET_MODEL);
         }
         let mut config = Self { options: Arc::new(all), own_calls, ..Self::default() };
@@ -122,7 +101,7 @@ impl Config {
         let mut values = option.choices.iter().map(|choice| &*choice.value);
         let value = if !on {
             values.find(|value| is_off(value))?
-        } else if is_off(current) {
+        } else if is_off(current) || current.is_empty() {
             // The agent's configuration has no level to use, so the first level above "none" is used.
             values.find(|value| !is_off(value))?
         } else {
@@ -165,8 +144,10 @@ impl Config {
     /// Adopts the mode from the options. Returns whether the mode has changed.
     fn note_mode(&mut self) -> bool {
         let option = self.options.iter().find(|option| is_mode(option));
-        let Some(ConfigValue::Text(mode)) = option.map(|option| option.value.clone()) else { return false };
-        self.enter(&mode)
+        match option.map(|option| option.value.clone()) {
+            Some(ConfigValue::Text(mode)) if !mode.is_empty() => self.enter(&mode),
+            _ => false,
+        }
     }
 
     /// Sets the value of an option as the agent has set it.
@@ -180,7 +161,7 @@ impl Config {
     }
 
     /// Adopts the agent's new list. Options with a call of their own are not in the list.
-    fn replace(&mut self, options: &[SessionConfigOption]) {
+    fn replace(&mut self, options: &[Value]) {
         let mut all: Vec<_> = options.iter().filter_map(read).collect();
         self.own_calls.retain(|call| !all.iter().any(|option| option.id == call.option));
         let own = |option: &&ConfigOption| self.own_calls.iter().any(|call| call.option == option.id);
@@ -260,40 +241,85 @@ fn is_mode(option: &ConfigOption) -> bool {
     matches!(option.value, ConfigValue::Text(_)) && (is(option, MODE) || option.id == MODE)
 }
 
-fn choice(value: &str, name: String, description: Option<String>) -> ConfigChoice {
-    ConfigChoice { value: value.to_owned(), name, description }
+fn text(value: &Value, name: &str) -> Option<String> {
+    value.get(name)?.as_str().map(str::to_owned)
 }
 
-fn own_option(id: &str, name: &str, value: String, choices: Vec<ConfigChoice>) -> ConfigOption {
-    let [id, category] = [id; 2].map(str::to_owned);
-    let value = ConfigValue::Text(value);
-    ConfigOption { id, name: name.to_owned(), description: None, category: Some(category), value, choices }
+fn left_out(field: &str, value: &Value) {
+    let shown: String = value.to_string().chars().take(80).collect();
+    tracing::debug!(field, value = shown, "unreadable optional field left out");
 }
 
-/// Converts an option to the form for programs. `None` if its kind is unknown.
-fn read(option: &SessionConfigOption) -> Option<ConfigOption> {
-    let read =
-        |option: &SessionConfigSelectOption| choice(&option.value.0, option.name.clone(), option.description.clone());
-    let (value, choices) = match &option.kind {
-        SessionConfigKind::Boolean(boolean) => (boolean.current_value.into(), Vec::new()),
-        SessionConfigKind::Select(select) => {
-            let choices = match &select.options {
-                SessionConfigSelectOptions::Ungrouped(options) => options.iter().map(read).collect(),
-                SessionConfigSelectOptions::Grouped(groups) => {
-                    groups.iter().flat_map(|group| &group.options).map(read).collect()
-                }
-                _ => Vec::new(),
-            };
-            (ConfigValue::Text(select.current_value.0.to_string()), choices)
-        }
-        _ => return None,
+/// Reads a choice, whose value is the member with the name `key`.
+fn choice(listed: &Value, key: &str) -> Option<ConfigChoice> {
+    let Some(value) = text(listed, key) else {
+        left_out("option of a choice", listed);
+        return None;
     };
-    let category = option.category.as_ref().and_then(|category| serde_json::to_value(category).ok());
+    let name = text(listed, "name").unwrap_or_else(|| value.clone());
+    Some(ConfigChoice { name, description: text(listed, "description"), value })
+}
+
+/// Reads the modes or models of an older agent as an option.
+fn own_option(id: &str, name: &str, state: &Value, current: &str, available: &str, key: &str) -> Option<ConfigOption> {
+    let Some(listed) = state.get(available).and_then(Value::as_array) else {
+        if !state.is_null() {
+            left_out(available, state);
+        }
+        return None;
+    };
+    let choices: Vec<_> = listed.iter().filter_map(|listed| choice(listed, key)).collect();
+    let value = text(state, current);
+    if value.is_none() {
+        left_out(current, state.get(current).unwrap_or(&Value::Null));
+    }
+    let [id, category] = [id; 2].map(str::to_owned);
+    let value = ConfigValue::Text(value.unwrap_or_default());
+    Some(ConfigOption { id, name: name.to_owned(), description: None, category: Some(category), value, choices })
+}
+
+/// Returns the options that an update or an answer lists. `None` if it lists none.
+pub(super) fn listed_in(message: &str) -> Option<Vec<Value>> {
+    match parsed_object(message)?.remove("configOptions")? {
+        Value::Array(options) => Some(options),
+        other => {
+            left_out("configOptions", &other);
+            None
+        }
+    }
+}
+
+/// Reads an option. `None` if it has no id, or if its kind is unknown.
+fn read(option: &Value) -> Option<ConfigOption> {
+    let current = option.get("currentValue");
+    let listed = option.get("options").and_then(Value::as_array);
+    let kind = text(option, "type").unwrap_or_else(|| if listed.is_some() { "select" } else { "boolean" }.to_owned());
+    let (value, choices) = match (&*kind, current) {
+        ("boolean", Some(Value::Bool(on))) => (ConfigValue::Bool(*on), Vec::new()),
+        ("select", current) => {
+            let mut choices = Vec::new();
+            for item in listed.into_iter().flatten() {
+                match item.get("options").and_then(Value::as_array) {
+                    Some(group) => choices.extend(group.iter().filter_map(|listed| choice(listed, "value"))),
+                    None => choices.extend(choice(item, "value")),
+                }
+            }
+            (ConfigValue::Text(current.and_then(Value::as_str).unwrap_or_default().to_owned()), choices)
+        }
+        _ => {
+            left_out("configOptions", option);
+            return None;
+        }
+    };
+    let Some(id) = text(option, "id") else {
+        left_out("configOptions", option);
+        return None;
+    };
     Some(ConfigOption {
-        id: option.id.0.to_string(),
-        name: option.name.clone(),
-        description: option.description.clone(),
-        category: category.and_then(|category| category.as_str().map(str::to_owned)),
+        name: text(option, "name").unwrap_or_else(|| id.clone()),
+        description: text(option, "description"),
+        category: text(option, "category"),
+        id,
         value,
         choices,
     })
@@ -309,23 +335,18 @@ impl Acp {
 
     /// Handles the agent's answer that an option is set.
     pub(super) fn option_set(&mut self, setting: &Setting, answer: &Json, all: &mut Vec<Incoming>) {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Answer {
-            config_options: Vec<SessionConfigOption>,
-        }
         let before = Arc::clone(self.config.options());
-        match answer.decode::<Answer>() {
-            Ok(answer) => self.config.replace(&answer.config_options),
+        match listed_in(answer.get()) {
+            Some(options) => self.config.replace(&options),
             // An older agent does not return the options.
-            Err(_) => self.config.set_value(|option| option.id == setting.option, &setting.value),
+            None => self.config.set_value(|option| option.id == setting.option, &setting.value),
         }
         let has_entered = self.config.note_mode();
         self.report_config(&before, has_entered, all);
     }
 
     /// Handles a new list of options.
-    pub(super) fn options_listed(&mut self, options: &[SessionConfigOption], all: &mut Vec<Incoming>) {
+    pub(super) fn options_listed(&mut self, options: &[Value], all: &mut Vec<Incoming>) {
         let before = Arc::clone(self.config.options());
         self.config.replace(options);
         let has_entered = self.config.note_mode();

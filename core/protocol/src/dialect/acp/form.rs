@@ -8,7 +8,7 @@ use super::tools::AskedQuestion;
 use super::{Acp, Asks, OpenRequest, meta, request_id, unknown};
 use crate::answers::{Answers, labels_in};
 use crate::dialect::Incoming;
-use crate::json::object;
+use crate::json::exact;
 use crate::jsonrpc::{self, Params, is_too_deep};
 use crate::messages::{Event, Question, QuestionOption, QuestionRequest};
 
@@ -21,6 +21,7 @@ const NO: &str = "No";
 struct Asked {
     session_id: Option<acp::SessionId>,
     tool_call_id: Option<String>,
+    #[serde(default = "form")]
     mode: String,
     #[serde(default)]
     message: String,
@@ -34,12 +35,21 @@ struct Schema {
     properties: Map<String, Value>,
 }
 
+/// The mode of a form that names none.
+fn form() -> String {
+    "form".to_owned()
+}
+
 /// An open form.
 #[derive(Debug)]
-pub(super) struct Form(Vec<Field>);
+pub(super) enum Form {
+    Fields(Vec<Field>),
+    /// A form without properties: this question is answered with yes or no.
+    Confirmation(String),
+}
 
 #[derive(Debug)]
-struct Field {
+pub(super) struct Field {
     property: String,
     /// The text of the question, which the answer names.
     question: String,
@@ -78,7 +88,17 @@ impl Form {
             }
             Some((field.property.clone(), value?))
         };
-        let content: Map<String, Value> = self.0.iter().filter_map(given).collect();
+        let fields = match self {
+            Self::Fields(fields) => fields,
+            Self::Confirmation(question) => {
+                return match answers.get(question) {
+                    Some(YES) => json!({"action": "accept", "content": {}}),
+                    Some(NO) => json!({"action": "decline"}),
+                    _ => cancelled(),
+                };
+            }
+        };
+        let content: Map<String, Value> = fields.iter().filter_map(given).collect();
         if content.is_empty() { cancelled() } else { json!({"action": "accept", "content": content}) }
     }
 }
@@ -181,7 +201,7 @@ fn texts(message: &str, titles: &[&str], known: &[AskedQuestion]) -> Vec<String>
 
 fn questions(message: &str, schema: Schema, known: &[AskedQuestion]) -> Result<(Vec<Question>, Form), String> {
     if schema.properties.is_empty() {
-        return Err("requestedSchema: it has no properties".to_owned());
+        return Ok(confirmation(message));
     }
     let title = |(name, property): (&'_ String, &'_ Value)| {
         property.get("title").and_then(Value::as_str).unwrap_or(name).to_owned()
@@ -207,7 +227,23 @@ fn questions(message: &str, schema: Schema, known: &[AskedQuestion]) -> Result<(
         });
         fields.push(Field { property, question, input });
     }
-    Ok((questions, Form(fields)))
+    Ok((questions, Form::Fields(fields)))
+}
+
+/// Makes the question of a form without properties.
+fn confirmation(message: &str) -> (Vec<Question>, Form) {
+    let question = if message.is_empty() { "Continue?" } else { message }.to_owned();
+    let asked = Question {
+        question: question.clone(),
+        header: None,
+        options: Input::Boolean.options(),
+        multi_select: Some(false),
+        body: None,
+        other_label: None,
+        other_description: None,
+        extra: Default::default(),
+    };
+    (vec![asked], Form::Confirmation(question))
 }
 
 impl Acp {
@@ -218,9 +254,9 @@ impl Acp {
         if is_too_deep(params.get()) {
             return refused("nested too deep, and left out".to_owned());
         }
-        let asked: Asked = match object(params.get()) {
+        let asked: Asked = match exact(params.get()) {
             Ok(asked) => asked,
-            Err(error) => return refused(error.to_string()),
+            Err(error) => return refused(error),
         };
         match &asked.session_id {
             None => return refused("sessionId: missing; only a form of a session can be answered".to_owned()),

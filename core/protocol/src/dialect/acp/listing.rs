@@ -17,7 +17,7 @@ pub(super) type Question = (&'static str, Value);
 /// Makes the error for a refused call that belongs to no session.
 pub(super) fn refused(failure: RpcFailure) -> Error {
     let RpcFailure { code, message, data } = failure::with_details(failure);
-    Error::Rpc(RpcError { kind: RpcErrorKind::Other, rpc_code: Some(code), message, data, hint: None })
+    Error::Rpc(RpcError { kind: RpcErrorKind::Other, rpc_code: Some(code), message, data, hint: None, result: None })
 }
 
 /// Checks in the answer to `initialize` that the agent offers a call. `missing` names the feature for the error.
@@ -59,8 +59,9 @@ impl Listing {
             self.greeted(&answer)?;
             return Ok(Some(self.question()));
         }
-        let page: acp::ListSessionsResponse = decode_body(answer.get())
-            .map_err(|reason| Error::Protocol(format!("the agent's list of sessions can't be read: {reason}")))?;
+        let page: acp::ListSessionsResponse = decode_body(answer.get()).map_err(|reason| {
+            Error::Protocol(format!("the agent's list of sessions can't be read: {reason}").into())
+        })?;
         self.sessions.extend(page.sessions.into_iter().map(|session| SessionInfo {
             id: session.session_id.0.to_string(),
             work_dir: session.cwd,
@@ -72,7 +73,7 @@ impl Listing {
             same if same == self.cursor => Err(Error::Protocol(
                 "the agent's list of sessions never ends: a page names itself as the next one; report it to the \
                                agent's authors"
-                    .to_owned(),
+                    .into(),
             )),
             next => {
                 self.cursor = next;

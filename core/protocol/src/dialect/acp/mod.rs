@@ -25,8 +25,8 @@ mod usage;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use agent_client_protocol_schema::v1::{self as acp, StopReason};
-use serde::Serialize;
+use agent_client_protocol_schema::v1 as acp;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::pending::PendingCalls;
@@ -266,7 +266,12 @@ impl Acp {
         if let Ok(answer) = &outcome {
             self.usage_of_answer(answer, &mut usage);
         }
-        let outcome = outcome.and_then(|answer| stopped(&answer));
+        let is_cancelled = self.cancelling.is_some();
+        let outcome = match outcome {
+            Ok(answer) => Ok(stopped(&answer, is_cancelled)),
+            Err(failure) if is_cancelled && is_cancel(&failure) => Ok(Json::from(json!({"status": "cancelled"}))),
+            Err(failure) => Err(failure),
+        };
         let mut all = Vec::new();
         if outcome.is_ok() && self.cancelling.is_none() {
             self.begin_step(&mut all);
@@ -309,21 +314,32 @@ impl Acp {
     }
 }
 
-/// Returns how a turn ended, as a canonical status.
-fn stopped(answer: &Json) -> std::result::Result<Json, RpcFailure> {
-    let status = match object::<acp::PromptResponse>(answer.get()).map(|answer| answer.stop_reason) {
-        // The answer is complete as far as the limit of the model allows.
-        Ok(StopReason::EndTurn | StopReason::MaxTokens) => "finished",
-        Ok(StopReason::MaxTurnRequests) => "max_steps_reached",
-        Ok(StopReason::Cancelled) => "cancelled",
-        Ok(StopReason::Refusal) => {
-            let message = "the turn was refused: by the model's provider, or by a hook of the agent's".to_owned();
-            return Err(RpcFailure { code: 0, message, data: Some(answer.clone()) });
-        }
-        // The connection reports the problem.
-        _ => return Ok(answer.clone()),
+/// Returns how a turn ended, as a canonical status, with the agent's own word. A word of no known meaning becomes the
+/// status, which the connection reports.
+fn stopped(answer: &Json, is_cancelled: bool) -> Json {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Stopped {
+        stop_reason: String,
+    }
+    // The connection reports the problem of an answer without a reason.
+    let Ok(Stopped { stop_reason }) = object(answer.get()) else { return answer.clone() };
+    let status = match &*stop_reason {
+        // Some agents end a turn that they have stopped as if it were complete.
+        "end_turn" if is_cancelled => "cancelled",
+        "end_turn" => "finished",
+        "max_tokens" => "truncated",
+        "max_turn_requests" => "max_steps_reached",
+        "refusal" => "refused",
+        word => word,
     };
-    Ok(Json::from(json!({"status": status})))
+    Json::from(json!({"status": status, "stop_reason": stop_reason}))
+}
+
+/// Returns whether a failure only says that the turn was cancelled.
+fn is_cancel(failure: &RpcFailure) -> bool {
+    let text = failure::with_details(failure.clone()).message.to_lowercase();
+    failure.code == CANCELLED || ["abort", "cancel", "interrupt"].iter().any(|word| text.contains(word))
 }
 
 /// The metadata of a prompt with the trace that it belongs to, in the fields that ACP reserves for it.
@@ -466,9 +482,7 @@ impl Dialect for Acp {
             Message::Notification { method, params } if method == "elicitation/complete" => {
                 Incoming::out_of_turn(unknown(&method, params.to_json().get(), None))
             }
-            Message::Notification { method, .. } => {
-                Incoming::InvalidLine(format!("an unknown notification `{method}`"))
-            }
+            Message::Notification { method, params } => self.read_unknown(&method, &params),
             Message::Request { id, method, params } if method == "session/request_permission" => {
                 self.read_permission(id, &params)
             }
@@ -528,6 +542,7 @@ impl Dialect for Acp {
                 message: failure.message,
                 data: failure.data,
                 hint: None,
+                result: None,
             }),
             (UNAUTHORISED, _) => {
                 let mut error = self.failed(call, failure);
@@ -536,8 +551,25 @@ impl Dialect for Acp {
                 }
                 error
             }
+            (_, Call::Prompt(_)) => self.of_service(self.failed(call, failure)),
             _ => self.failed(call, failure),
         }
+    }
+}
+
+impl Acp {
+    /// Returns the error with its kind if it is an error of the model's service. ACP has no codes for them.
+    fn of_service(&self, error: Error) -> Error {
+        let Error::Rpc(mut error) = error else { return error };
+        if error.kind == RpcErrorKind::Other
+            && let Some(kind) = error.kind_of_service()
+        {
+            error.kind = kind;
+            if kind == RpcErrorKind::AuthExpired {
+                error.hint = self.login_of_another();
+            }
+        }
+        Error::Rpc(error)
     }
 }
 

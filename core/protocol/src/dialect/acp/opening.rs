@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use agent_client_protocol_schema::ProtocolVersion;
-use agent_client_protocol_schema::v1::{self as acp, SessionConfigOption};
+use agent_client_protocol_schema::v1 as acp;
 use serde_json::{Value, json};
 
 use super::config::Config;
-use super::{Acp, SessionParams, failure, services};
+use super::{Acp, SessionParams, config, failure, services};
 use crate::dialect::{Capabilities, ConfigValue, Handshake, InitializeParams, PolicyReach, agent_name, known};
 use crate::error::invalid_option;
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
@@ -137,17 +137,16 @@ impl Acp {
         #[serde(rename_all = "camelCase")]
         struct Opened {
             session_id: Option<acp::SessionId>,
-            modes: Option<acp::SessionModeState>,
+            modes: Option<Value>,
             models: Option<Value>,
-            config_options: Option<Vec<SessionConfigOption>>,
         }
         let unreadable =
             |reason: String| Error::Handshake(format!("the agent's answer about the session can't be read: {reason}"));
         let opened: Opened = decode_body(answer.get()).map_err(unreadable)?;
         let session = opened.session_id.or_else(|| self.params.session_id.as_deref().map(acp::SessionId::new));
         let session = session.ok_or_else(|| unreadable("it names none".to_owned()))?;
-        let options = opened.config_options.unwrap_or_default();
-        self.config = Config::new(&options, opened.modes, opened.models.as_ref());
+        let options = config::listed_in(answer.get()).unwrap_or_default();
+        self.config = Config::new(&options, opened.modes.as_ref(), opened.models.as_ref());
         self.session = Some(session);
 
         let mut settings = Settings::new();
@@ -215,7 +214,14 @@ impl Acp {
         let failure = &failure::with_details(failure.clone());
         let RpcFailure { code, message, .. } = failure;
         let rpc = |kind, message| {
-            Error::Rpc(RpcError { kind, rpc_code: Some(*code), message, data: failure.data.clone(), hint: None })
+            Error::Rpc(RpcError {
+                kind,
+                rpc_code: Some(*code),
+                message,
+                data: failure.data.clone(),
+                hint: None,
+                result: None,
+            })
         };
         // Some agents know aliases that are not in their lists, so the agent decides. ACP does not define the code of
         // the refusal.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Acp, Asks, OpenRequest, content, meta, request_id, unknown, updates};
 use crate::answers::Approval;
 use crate::dialect::{Answer, Incoming};
-use crate::json::object;
+use crate::json::exact;
 use crate::jsonrpc::{self, Params, is_too_deep};
 use crate::messages::{ApprovalRequest, Event, Question, QuestionOption, QuestionRequest};
 use crate::printable::printable;
@@ -228,9 +228,9 @@ impl Acp {
         if is_too_deep(params.get()) {
             return refused("nested too deep, and left out".to_owned());
         }
-        let asked: Asked = match object(params.get()) {
+        let asked: Asked = match exact(params.get()) {
             Ok(asked) => asked,
-            Err(error) => return refused(error.to_string()),
+            Err(error) => return refused(error),
         };
         if !self.is_ours(&asked.session_id.0) {
             return refused(format!("sessionId: no session `{}` here", asked.session_id.0));

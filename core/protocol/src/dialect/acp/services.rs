@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Acp, Asks, OpenRequest, request_id, unknown};
 use crate::dialect::{Incoming, Services, TerminalAnswer, TerminalCall, TerminalExit};
-use crate::json::object;
+use crate::json::exact;
 use crate::jsonrpc::{self, Params, RpcFailure, is_too_deep};
 use crate::messages::{Event, ReadFileRequest, TerminalRequest, WriteFileRequest};
 
@@ -70,7 +70,7 @@ fn decoded<T: DeserializeOwned>(params: &Params<'_>) -> Read<T> {
     if is_too_deep(params.get()) {
         return Err("nested too deep, and left out".to_owned());
     }
-    object(params.get()).map_err(|error| error.to_string())
+    exact(params.get())
 }
 
 /// Returns the path as text. Handlers may access another system than this one, so absolute paths of Unix and of Windows

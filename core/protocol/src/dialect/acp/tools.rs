@@ -5,10 +5,13 @@ use std::collections::VecDeque;
 
 use agent_client_protocol_schema::v1::{self as acp, ToolCallContent, ToolCallStatus, ToolCallUpdateFields};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::{Acp, content, meta};
 use crate::dialect::Incoming;
+use crate::json::scan::for_each_member;
+use crate::json::{Key, parsed_object};
 use crate::messages::{DisplayBlock, FunctionCall, ToolCall, ToolCallPart, ToolKind, ToolResult, ToolReturnValue};
 
 /// The limit of remembered tool calls, open or ended. No model makes as many at once.
@@ -63,6 +66,84 @@ impl AskedQuestion {
     pub(super) fn description(&self, label: &str) -> Option<String> {
         self.options.iter().find(|choice| choice.label == label)?.description.clone()
     }
+}
+
+/// Returns whether the status and the content of an update have the forms of the protocol.
+pub(super) fn is_plain(update: &str) -> bool {
+    const STATUSES: [&str; 5] = ["\"pending\"", "\"in_progress\"", "\"completed\"", "\"failed\"", "null"];
+    let mut is_plain = true;
+    let read = for_each_member(update, |name, value| {
+        is_plain &= match name.written() {
+            "status" => STATUSES.contains(&value),
+            "title" => value.starts_with('"') || value == "null",
+            "content" => value == "null" || has_plain_items(value),
+            _ => true,
+        };
+        Ok(())
+    });
+    read.is_ok() && is_plain
+}
+
+fn has_plain_items(content: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Item<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Key<'a>,
+        #[serde(borrow)]
+        content: Option<&'a RawValue>,
+    }
+    let Ok(items) = serde_json::from_str::<Vec<Item<'_>>>(content) else { return false };
+    items.iter().all(|item| match &*item.kind.0 {
+        "content" => item.content.is_some_and(|block| serde_json::from_str::<acp::ContentBlock>(block.get()).is_ok()),
+        "diff" | "terminal" => true,
+        _ => false,
+    })
+}
+
+/// Makes an update of a tool call readable: a status of other agents becomes one of the protocol, and content without a
+/// known form becomes text. `None` if the update is not an object.
+pub(super) fn readable(update: &str) -> Option<String> {
+    let mut update = parsed_object(update)?;
+    let status = match update.get("status").and_then(Value::as_str).unwrap_or_default() {
+        "cancelled" | "canceled" | "error" | "errored" | "aborted" | "rejected" | "denied" | "timeout" => "failed",
+        "success" | "succeeded" | "complete" | "done" | "finished" => "completed",
+        "running" | "started" => "in_progress",
+        other => other,
+    };
+    if update.contains_key("status") {
+        let status = status.to_owned();
+        update.insert("status".to_owned(), status.into());
+    }
+    if !update.get("title").is_none_or(Value::is_string) {
+        update.remove("title");
+    }
+    if update.get("sessionUpdate").is_some_and(|kind| kind == "tool_call") {
+        update.entry("title").or_insert_with(|| "".into());
+    }
+    if let Some(content) = update.get_mut("content").filter(|content| !content.is_null()) {
+        let items = match content.take() {
+            Value::Array(items) => items,
+            single => vec![single],
+        };
+        *content = items.into_iter().map(readable_content).collect();
+    }
+    Some(Value::Object(update).to_string())
+}
+
+fn readable_content(item: Value) -> Value {
+    let is_plain = serde_json::from_value::<ToolCallContent>(item.clone()).is_ok();
+    if is_plain {
+        return item;
+    }
+    let text = match &item {
+        Value::String(text) => Some(text),
+        item => match item.get("text").or_else(|| item.get("content")?.get("text")).or_else(|| item.get("content")) {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
+        },
+    };
+    let text = text.cloned().unwrap_or_else(|| item.to_string());
+    json!({"type": "content", "content": {"type": "text", "text": text}})
 }
 
 impl Tools {
@@ -127,7 +208,7 @@ impl Tools {
             questions: Vec<AskedQuestion>,
         }
         let call = self.calls.iter().rev().find(|call| call.id == id);
-        let arguments = call.and_then(|call| serde_json::from_str::<Arguments>(&call.arguments).ok());
+        let arguments = call.and_then(|call| crate::json::object::<Arguments>(&call.arguments).ok());
         arguments.map_or_else(Vec::new, |arguments| arguments.questions)
     }
 }

@@ -6,16 +6,15 @@ use agent_client_protocol_schema::v1::{
     self as acp, AvailableCommand, CompactionStatus, CompactionUpdate, ContentBlock, SessionUpdate, ToolCall,
     ToolCallUpdateFields, UsageUpdate,
 };
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{Acp, content, meta, unknown};
+use super::{Acp, config, content, meta, tools, unknown};
 use crate::dialect::Incoming;
 use crate::json::object;
 use crate::json::scan::{for_each_member, plain_text_part, text_of};
-use crate::jsonrpc::{MAX_DEPTH, Params, is_too_deep};
-use crate::messages::{
-    CompactionBegin, CompactionEnd, ContentPart, Event, Json, SlashCommand, StatusUpdate, ThinkPart, UnknownEvent,
-};
+use crate::jsonrpc::Params;
+use crate::messages::{CompactionBegin, CompactionEnd, ContentPart, SlashCommand, StatusUpdate, ThinkPart};
 
 /// The other updates that concern the session, and not the running turn.
 const ASIDE: [&str; 3] = ["available_commands_update", "session_info_update", "config_option_update"];
@@ -39,10 +38,9 @@ impl<'a> Update<'a> {
             return Err("update: not an object".to_owned());
         }
         let (mut kind, mut content, mut meta, mut others) = (None, None, None, 0);
-        let mut is_repeated = false;
         let read = for_each_member(text, |name, value| {
             match name.decode().as_deref() {
-                Some("sessionUpdate") => is_repeated |= kind.replace(value).is_some(),
+                Some("sessionUpdate") => kind = Some(value),
                 Some("content") => content = Some(value),
                 name => {
                     others += 1;
@@ -53,8 +51,8 @@ impl<'a> Update<'a> {
             }
             Ok(())
         });
-        let kind = kind.filter(|_| read.is_ok() && !is_repeated).and_then(text_of);
-        let kind = kind.ok_or("sessionUpdate: missing, repeated or not a string")?;
+        let kind = kind.filter(|_| read.is_ok()).and_then(text_of);
+        let kind = kind.ok_or("sessionUpdate: missing, or not a string")?;
         let beside = params.member("_meta").unwrap_or_default();
         let content = content.filter(|_| others == 0 && beside.is_none());
         Ok(Self { text, kind, content, meta: meta::of_both(meta::read(beside), meta::read(meta).as_ref()) })
@@ -66,15 +64,21 @@ impl<'a> Update<'a> {
         Some(match &*self.kind {
             "agent_message_chunk" => object(self.text).map(SessionUpdate::AgentMessageChunk),
             "agent_thought_chunk" => object(self.text).map(SessionUpdate::AgentThoughtChunk),
-            "tool_call" => object(self.text).map(SessionUpdate::ToolCall),
-            "tool_call_update" => object(self.text).map(SessionUpdate::ToolCallUpdate),
+            "tool_call" => self.tool_object().map(SessionUpdate::ToolCall),
+            "tool_call_update" => self.tool_object().map(SessionUpdate::ToolCallUpdate),
             "current_mode_update" => object(self.text).map(SessionUpdate::CurrentModeUpdate),
-            "config_option_update" => object(self.text).map(SessionUpdate::ConfigOptionUpdate),
             "usage_update" => object(self.text).map(SessionUpdate::UsageUpdate),
             "compaction_update" => object(self.text).map(SessionUpdate::CompactionUpdate),
             "available_commands_update" => object(self.text).map(SessionUpdate::AvailableCommandsUpdate),
             _ => return None,
         })
+    }
+
+    /// Decodes an update of a tool call, whose content is kept as text if it has no known form.
+    fn tool_object<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        // The types of the protocol's crate leave out what they cannot read.
+        let readable = if tools::is_plain(self.text) { None } else { tools::readable(self.text) };
+        object(readable.as_deref().unwrap_or(self.text))
     }
 
     /// Reads a piece of the answer or of the thinking that is only text. Most updates are such pieces.
@@ -96,19 +100,13 @@ impl Acp {
         let read = params.text("sessionId").and_then(|session| Update::scan(params).map(|update| (session, update)));
         let (session, update) = match read {
             Ok(read) => read,
-            Err(error) => return noise(error),
+            Err(error) => match params.text("sessionId") {
+                Ok(session) if !self.is_ours(&session) => return noise(format!("of another session, `{session}`")),
+                _ => return Incoming::event(unknown("session/update", params.to_json().get(), Some(error))),
+            },
         };
         if !self.is_ours(&session) {
             return noise(format!("of another session, `{session}`"));
-        }
-        if is_too_deep(update.text) {
-            let left_out = Event::Unknown(UnknownEvent {
-                kind: update.kind.into_owned(),
-                payload: Json::null(),
-                error: Some(format!("nested deeper than {MAX_DEPTH} levels, and left out")),
-                extra: Default::default(),
-            });
-            return Incoming::event(left_out);
         }
         if !ASIDE.contains(&&*update.kind) && update.kind != NOTICE && self.is_past() {
             return Incoming::Batch(Vec::new());
@@ -132,10 +130,26 @@ impl Acp {
                     self.pass_on(&update.kind, update.text, None, &mut all);
                 }
             }
+            None if update.kind == "config_option_update" => {
+                if let Some(options) = config::listed_in(update.text) {
+                    self.options_listed(&options, &mut all);
+                }
+                self.pass_on(&update.kind, update.text, None, &mut all);
+            }
             Some(Err(error)) => self.pass_on(&update.kind, update.text, Some(error.to_string()), &mut all),
             None => self.pass_on(&update.kind, update.text, None, &mut all),
         }
         Incoming::batch(all)
+    }
+
+    /// Passes on a notification that is not of the protocol. It belongs to the turn, unless it names another session.
+    pub(super) fn read_unknown(&mut self, method: &str, params: &Params<'_>) -> Incoming {
+        match params.text("sessionId") {
+            Ok(session) if !self.is_ours(&session) => {
+                Incoming::InvalidLine(format!("a notification `{method}` of another session, `{session}`"))
+            }
+            _ => Incoming::event(unknown(method, params.to_json().get(), None)),
+        }
     }
 
     /// Converts an update without a counterpart to an unknown event.
@@ -181,10 +195,6 @@ impl Acp {
             }
             SessionUpdate::CurrentModeUpdate(update) => {
                 self.mode_entered(&update.current_mode_id.0, all);
-            }
-            SessionUpdate::ConfigOptionUpdate(update) => {
-                self.options_listed(&update.config_options, all);
-                self.pass_on(kind, raw, None, all);
             }
             // It may arrive after its turn, possibly during the next turn.
             SessionUpdate::UsageUpdate(usage) => all.push(Incoming::out_of_turn(context(&usage))),

@@ -428,7 +428,7 @@ impl KimiWeb {
         all.push(Incoming::Fatal(Error::Protocol(format!(
             "the server tells no more events of the session after a lost connection: {reason}; open the session again with \
              its `session_id`"
-        ))));
+        ).into())));
     }
 
     /// Emits the lost events, and then the held frames.

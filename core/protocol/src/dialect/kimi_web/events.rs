@@ -50,7 +50,7 @@ pub(super) struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     pub(super) fn read(text: &'a str) -> Result<Self, String> {
-        crate::json::object(text).map_err(|error| error.to_string())
+        crate::json::borrowed(text).map_err(|error| error.to_string())
     }
 
     pub(super) fn payload(&self) -> &'a str {
@@ -115,7 +115,7 @@ impl KimiWeb {
             return;
         }
         let payload = frame.payload();
-        let head: Head<'_> = crate::json::object(payload).unwrap_or_default();
+        let head: Head<'_> = crate::json::borrowed(payload).unwrap_or_default();
         if self.is_of_told_turn(kind, &head) {
             return;
         }

@@ -28,7 +28,7 @@ pub fn deleted(outcome: std::result::Result<Json, RpcFailure>) -> Result<()> {
 
 fn refused(failure: RpcFailure) -> Error {
     let RpcFailure { code, message, data } = failure;
-    Error::Rpc(RpcError { kind: RpcErrorKind::Other, rpc_code: Some(code), message, data, hint: None })
+    Error::Rpc(RpcError { kind: RpcErrorKind::Other, rpc_code: Some(code), message, data, hint: None, result: None })
 }
 
 /// The sessions of the pages so far.
@@ -85,8 +85,9 @@ impl KimiWebListing {
     /// Returns the agent's error, or [`Error::Protocol`] for an answer that cannot be read.
     pub fn answered(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Option<String>> {
         let answer = outcome.map_err(refused)?;
-        let page: Answer = decode_body(answer.get())
-            .map_err(|reason| Error::Protocol(format!("the server's list of sessions can't be read: {reason}")))?;
+        let page: Answer = decode_body(answer.get()).map_err(|reason| {
+            Error::Protocol(format!("the server's list of sessions can't be read: {reason}").into())
+        })?;
         let last = page.items.last().map(|item| item.id.clone());
         let is_wanted =
             |session: &SessionInfo| self.work_dir.as_ref().is_none_or(|work_dir| *work_dir == session.work_dir);
@@ -104,7 +105,7 @@ impl KimiWebListing {
         if last.is_none() || last == self.last {
             return Err(Error::Protocol(
                 "the server's list of sessions never ends: a page brings nothing new; report it to the agent's authors"
-                    .to_owned(),
+                    .into(),
             ));
         }
         self.last = last;

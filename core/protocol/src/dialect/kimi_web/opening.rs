@@ -188,6 +188,7 @@ impl KimiWeb {
                 message: format!("{agent} has no model for the session: its configuration has no `default_model`"),
                 data: None,
                 hint: Some(NO_MODEL.to_owned()),
+                result: None,
             }));
         };
         self.set_profile(Some(model))
@@ -255,7 +256,14 @@ impl KimiWeb {
         let rpc = |hint: Option<&str>| {
             let hint = hint.map(str::to_owned);
             let kind = RpcErrorKind::Other;
-            Error::Rpc(RpcError { kind, rpc_code: Some(*code), message: message.clone(), data: data.clone(), hint })
+            Error::Rpc(RpcError {
+                kind,
+                rpc_code: Some(*code),
+                message: message.clone(),
+                data: data.clone(),
+                hint,
+                result: None,
+            })
         };
         Err(match (&self.stage, *code) {
             (Stage::Greeting, _) => Error::Handshake(format!(
@@ -280,7 +288,14 @@ impl KimiWeb {
             (_, Err(failure)) => {
                 let RpcFailure { code, message, data } = failure;
                 let kind = RpcErrorKind::Other;
-                return Err(Error::Rpc(RpcError { kind, rpc_code: Some(code), message, data, hint: None }));
+                return Err(Error::Rpc(RpcError {
+                    kind,
+                    rpc_code: Some(code),
+                    message,
+                    data,
+                    hint: None,
+                    result: None,
+                }));
             }
             (_, Ok(_)) => return Err(Error::Handshake("the server has opened no session".to_owned())),
         }

@@ -136,7 +136,6 @@ fn unsupported_form_is_refused() {
     let object = json!({"address": {"type": "object", "properties": {}}});
     let lines = [
         form("?", object),
-        form("?", json!({})),
         form("?", json!({"q": {"type": "array", "items": {}}})),
         FORM.replace("\"form\"", "\"voice\""),
         FORM.replace("\"sessionId\":\"s\",", ""),
@@ -148,6 +147,20 @@ fn unsupported_form_is_refused() {
         assert!(player.asked.is_empty(), "{line}");
         assert_eq!(player.sent()[0]["error"]["code"], -32602, "{line}");
     }
+}
+
+#[test]
+fn form_without_properties_is_confirmation() {
+    let yes_and_no =
+        [json!({"action": "accept", "content": {}}), json!({"action": "decline"}), json!({"action": "cancel"})];
+    for (answer, sent) in ["Yes", "No", "Maybe"].into_iter().zip(yes_and_no) {
+        let (questions, mut player) = asked(&form("Delete it?", json!({})));
+        let labels: Vec<_> = questions[0].options.iter().map(|option| &*option.label).collect();
+        assert_eq!((questions.len(), &*questions[0].question, labels), (1, "Delete it?", vec!["Yes", "No"]));
+        assert_eq!(answered(&mut player, Some(Answers::new().answer("Delete it?", answer))), sent);
+    }
+    let (questions, mut player) = asked(&form("", json!({})));
+    assert_eq!((&*questions[0].question, answered(&mut player, None)), ("Continue?", json!({"action": "cancel"})));
 }
 
 #[test]

@@ -1,0 +1,149 @@
+//! Joins characters that an agent has cut in the middle. JavaScript counts a character beyond U+FFFF as two halves of a
+//! surrogate pair, so an agent that cuts its text into pieces can send half of it at the end of a piece.
+
+use super::Connection;
+use crate::json::lenient::{Huge, rewrite};
+use crate::messages::{ContentPart, Event, SubagentEvent, ThinkPart, ToolCallPart};
+
+/// What stands for half of a character in the text of an event.
+const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
+
+/// Half of a character at the end of a piece, which was taken off. The next piece may begin with the other half.
+#[derive(Debug)]
+pub(super) struct Half {
+    /// The piece with nothing but the replacement, for the case that the other half never comes.
+    event: Box<Event>,
+    high: u16,
+}
+
+/// A text that comes in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Answer,
+    Thinking,
+    Arguments,
+}
+
+/// Returns the text of an event that is a piece of a text.
+fn piece(event: &mut Event) -> Option<(Kind, &mut String)> {
+    match event {
+        Event::ContentPart(ContentPart::Text(part)) => Some((Kind::Answer, &mut part.text)),
+        Event::ContentPart(ContentPart::Think(part)) => Some((Kind::Thinking, &mut part.think)),
+        Event::ToolCallPart(part) => Some((Kind::Arguments, part.arguments_part.as_mut()?)),
+        // The first piece of a call's arguments comes with the call.
+        Event::ToolCall(call) => Some((Kind::Arguments, call.function.arguments.as_mut()?)),
+        Event::SubagentEvent(subagent) => piece(&mut subagent.event),
+        _ => None,
+    }
+}
+
+/// Makes the piece that only has the replacement.
+fn replacement_piece(event: &Event) -> Event {
+    match event {
+        Event::ContentPart(ContentPart::Think(_)) => {
+            let (think, extra) = (REPLACEMENT.into(), Default::default());
+            ContentPart::Think(ThinkPart { think, encrypted: None, extra }).into()
+        }
+        Event::ToolCallPart(_) | Event::ToolCall(_) => {
+            ToolCallPart { arguments_part: Some(REPLACEMENT.into()), extra: Default::default() }.into()
+        }
+        Event::SubagentEvent(subagent) => {
+            SubagentEvent { event: Box::new(replacement_piece(&subagent.event)), ..subagent.clone() }.into()
+        }
+        _ => ContentPart::text(REPLACEMENT).into(),
+    }
+}
+
+/// Returns the innermost event, and the id of its agent.
+fn innermost(event: &Event) -> (&Event, Option<&str>) {
+    match event {
+        Event::SubagentEvent(subagent) => {
+            let (inner, agent) = innermost(&subagent.event);
+            (inner, agent.or(subagent.agent_id.as_deref()).or(subagent.parent_tool_call_id.as_deref()))
+        }
+        other => (other, None),
+    }
+}
+
+fn kind(event: &Event) -> Option<Kind> {
+    match event {
+        Event::ContentPart(ContentPart::Text(_)) => Some(Kind::Answer),
+        Event::ContentPart(ContentPart::Think(_)) => Some(Kind::Thinking),
+        Event::ToolCallPart(_) | Event::ToolCall(_) => Some(Kind::Arguments),
+        _ => None,
+    }
+}
+
+/// How an event follows a piece with half of a character.
+#[derive(Debug, PartialEq, Eq)]
+enum Follows {
+    /// It is the next piece of the same text.
+    SameText,
+    /// The text can still continue.
+    Between,
+    /// The text has ended.
+    AnotherText,
+}
+
+fn follows(event: &Event, before: &Event) -> Follows {
+    let ((event, agent), (before, of)) = (innermost(event), innermost(before));
+    if agent != of {
+        return Follows::Between;
+    }
+    match (event, kind(event)) {
+        (Event::StatusUpdate(_) | Event::Unknown(_), _) => Follows::Between,
+        (Event::ToolCall(_), _) => Follows::AnotherText,
+        (_, own) if own.is_some() && own == kind(before) => Follows::SameText,
+        _ => Follows::AnotherText,
+    }
+}
+
+fn is_cut(event: &mut Event) -> bool {
+    piece(event).is_some_and(|(_, text)| text.starts_with(REPLACEMENT) || text.ends_with(REPLACEMENT))
+}
+
+impl Connection {
+    /// Joins the halves of a character at the ends of pieces. Returns the event if something of it is to be delivered now.
+    pub(super) fn join_halves(&mut self, mut event: Box<Event>, line: &[u8]) -> Option<Box<Event>> {
+        if !is_cut(&mut event) && self.half.is_none() {
+            return Some(event);
+        }
+        let halves = if is_cut(&mut event) { rewrite(line, Huge::Kept).map(|read| read.halves) } else { None };
+        let halves = halves.unwrap_or_default();
+        if let Some(half) = self.half.take() {
+            match follows(&event, &half.event) {
+                Follows::Between => self.half = Some(half),
+                Follows::AnotherText => {
+                    self.half = Some(half);
+                    self.deliver_half();
+                }
+                Follows::SameText => {
+                    if let Some((_, text)) = piece(&mut event) {
+                        let low = halves.leading.filter(|_| text.starts_with(REPLACEMENT));
+                        let joined = low.map(|low| String::from_utf16_lossy(&[half.high, low]));
+                        let rest = if joined.is_some() { &text[REPLACEMENT.len_utf8()..] } else { &text[..] };
+                        *text = format!("{}{rest}", joined.unwrap_or_else(|| REPLACEMENT.into()));
+                    }
+                }
+            }
+        }
+        let Some(high) = halves.trailing else { return Some(event) };
+        let Some((_, text)) = piece(&mut event).filter(|(_, text)| text.ends_with(REPLACEMENT)) else {
+            return Some(event);
+        };
+        text.pop();
+        let is_empty = text.is_empty();
+        self.deliver_half();
+        self.half = Some(Box::new(Half { event: Box::new(replacement_piece(&event)), high }));
+        let is_call = matches!(innermost(&event).0, Event::ToolCall(_));
+        (is_call || !is_empty).then_some(event)
+    }
+
+    /// Delivers a half whose other half did not come.
+    pub(super) fn deliver_half(&mut self) {
+        let Some(half) = self.half.take() else { return };
+        let size = std::mem::size_of::<Event>();
+        self.process_event(&half.event);
+        self.push_event(half.event, size);
+    }
+}
