@@ -3,6 +3,7 @@
 
 mod config;
 mod forms;
+mod generated;
 mod others;
 mod records;
 mod services;
