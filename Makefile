@@ -72,7 +72,7 @@ bindings-node/node_modules/.ready: bindings-node/package-lock.json
 setup: $(VENV)/.ready bindings-node/node_modules/.ready inspector/node_modules/.ready ## Installs what building and testing needs, below .cache and node_modules.
 
 .PHONY: fetch
-fetch: setup $(INSPECTOR) tests/inspector/node_modules/.ready tests/site/node_modules/.ready tests/foreign/node/node_modules/.ready tools/prose/node_modules/.ready site/node_modules/.ready $(CACHE)/site/venv/.ready $(CACHE)/audit/.ready ## Downloads what only tests need: interpreters, agents, packages. After it, and `make build`, the tests need no network.
+fetch: setup $(INSPECTOR) tests/inspector/node_modules/.ready tests/site/node_modules/.ready tests/foreign/node/node_modules/.ready tests/node-runners/node_modules/.ready tools/prose/node_modules/.ready site/node_modules/.ready $(CACHE)/site/venv/.ready $(CACHE)/audit/.ready ## Downloads what only tests need: interpreters, agents, packages. After it, and `make build`, the tests need no network.
 	$(call say,Downloading what the tests need)
 	@cargo fetch --quiet --locked && cargo fetch --quiet --locked --manifest-path tests/foreign/rust/Cargo.toml
 	@$(PY) tests/real/install.py --quick
