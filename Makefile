@@ -167,7 +167,7 @@ proof: ## The same with lint, as CI runs it.
 test-nightly: build ## Runs what takes long and rarely fails. Some hours; most of it is test-mutants and test-real.
 	@$(MAKE) test-new-cases
 	@$(MAKE) test-cassettes
-	@$(MAKE) test-python test-node test-scenarios test-faults FULL=1
+	@$(MAKE) test-python test-node test-scenarios test-faults test-site FULL=1
 	@$(MAKE) test-exit FULL=1 EXITS=200
 	@$(MAKE) test-kills KILLS=100
 	@$(MAKE) soak SOAK_MINUTES=10
@@ -268,7 +268,7 @@ test-docs: build ## Every code block in the documents; the page of measurements 
 test-site: $(VENV)/.ready docs tests/site/node_modules/.ready ## The site: its links, and in a browser its pages, search and accessibility.
 	$(call say,Checking the site)
 	@$(PY) -m pytest -q tests/site
-	@cd tests/site && npm test --silent
+	@cd tests/site && FULL=$(FULL) npm test --silent
 
 .PHONY: test-inspector
 test-inspector: inspector-setup ## The inspector: unit tests, and in a browser its content, accessibility and hostile recordings.
