@@ -118,3 +118,9 @@ pub fn decide_anything(bytes: &[u8]) {
         policy.check_call(Call { name, arguments: arguments.as_object(), ..Call::default() }, Path::new("/"));
     }
 }
+
+/// The names of the commands of a text, also those inside of substitutions. Nothing, if the text is not recognised, or if a name is
+/// known only to the shell.
+pub fn named_commands(text: &str) -> Option<Vec<String>> {
+    crate::command::names(text)
+}

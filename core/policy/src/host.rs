@@ -1,16 +1,45 @@
 //! Addresses of requests, and the hosts of rules.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Longer addresses are not read.
+const MAX_TEXT: usize = 4096;
+
 /// The address of a tool call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Host {
-    text: String,
+    pub(crate) text: String,
+    /// Every host that a program could read in the address, for rules that deny.
+    names: Vec<String>,
+    port: Option<u16>,
     /// The host and the port, if the address is of a form that every tool understands in the same way.
     known: Option<(String, Option<u16>)>,
 }
 
 /// Reads an address.
 pub(crate) fn parse(text: &str) -> Host {
-    Host { known: known(text), text: text.to_lowercase() }
+    let known = if text.len() > MAX_TEXT { None } else { known(text) };
+    let names = if text.len() > MAX_TEXT { Vec::new() } else { names(text) };
+    let port = known.as_ref().and_then(|(_, port)| *port);
+    let text = text.chars().take(200).collect();
+    Host { text, names, port, known }
+}
+
+impl Host {
+    /// The names under which a rule can name the host exactly. Empty if the address is not understood.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    pub(crate) fn is_known(&self) -> bool {
+        self.known.is_some()
+    }
+
+    /// The pattern that allows this host.
+    pub(crate) fn pattern(&self) -> Option<String> {
+        let (name, port) = self.known.as_ref()?;
+        Some(port.map_or_else(|| name.clone(), |port| format!("{name}:{port}")))
+    }
 }
 
 /// `http` or `https`, a host of letters, digits, `-` and `.`, and a port; nothing that could be read in two ways.
@@ -36,13 +65,155 @@ fn known(text: &str) -> Option<(String, Option<u16>)> {
     let is_name = |label: &str| {
         !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     };
-    host.split('.').all(is_name).then_some((host, port.filter(|port| *port != usual)))
+    let is_readable = host.len() < 254 && host.split('.').all(is_name);
+    // A number is an address in many spellings; only the usual one is known.
+    let is_usual = number(&host).is_none_or(|address| address.to_string() == host);
+    (is_readable && is_usual).then_some((host, port.filter(|port| *port != usual)))
+}
+
+/// Every host that could be meant.
+fn names(text: &str) -> Vec<String> {
+    let text = decoded(text);
+    let is_scheme =
+        |text: &str| ["http", "https", "ws", "wss", "ftp"].iter().any(|scheme| scheme.eq_ignore_ascii_case(text));
+    let rest = match text.split_once("://") {
+        Some((_, rest)) => rest,
+        None => text.split_once(':').filter(|(scheme, _)| is_scheme(scheme)).map_or(&*text, |(_, rest)| rest),
+    };
+    let rest = rest.trim_start_matches(['/', '\\', ':']);
+    let mut names = Vec::new();
+    let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
+    // With `@` and `\`, programs differ in where the host begins and ends.
+    let mut pieces: Vec<&str> = rest[..end].split('@').collect();
+    if text.contains(['\\', '@']) {
+        pieces.extend(rest.split(['/', '?', '#', '\\', '@']).take(16));
+    }
+    for piece in pieces {
+        let host = match piece.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or(rest),
+            None if piece.matches(':').count() > 1 => piece,
+            None => piece.split(':').next().unwrap_or(piece),
+        };
+        add_names(host, &mut names);
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn add_names(host: &str, names: &mut Vec<String>) {
+    let host = host.trim_end_matches('.').to_lowercase();
+    if host.is_empty() {
+        return;
+    }
+    if let Some(canonical) = canonical(&host) {
+        names.push(canonical);
+    }
+    names.push(host);
+}
+
+/// The one spelling of an address. All names of this machine are one.
+fn canonical(host: &str) -> Option<String> {
+    const LOOPBACK: &str = "localhost";
+    if host == LOOPBACK || host.ends_with(".localhost") || host == "localhost.localdomain" || host == "ip6-localhost" {
+        return Some(LOOPBACK.to_owned());
+    }
+    let v4 = match host.split('%').next().unwrap_or(host).parse::<Ipv6Addr>() {
+        Ok(address) => match embedded(address) {
+            Some(v4) => v4,
+            None if address.is_loopback() || address.is_unspecified() => return Some(LOOPBACK.to_owned()),
+            None => return Some(address.to_string()),
+        },
+        Err(_) => number(host)?,
+    };
+    Some(if v4.is_loopback() || v4.octets()[0] == 0 { LOOPBACK.to_owned() } else { v4.to_string() })
+}
+
+/// The IPv4 address inside of an IPv6 one: mapped, compatible, translated, 6to4 or ISATAP.
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let parts = address.segments();
+    let of = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        Ipv4Addr::new(a, b, c, d)
+    };
+    match parts {
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => Some(of(high, low)),
+        [0x64, 0xff9b, .., high, low] => Some(of(high, low)),
+        [0x2002, high, low, ..] => Some(of(high, low)),
+        [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => Some(of(high, low)),
+        _ => None,
+    }
+}
+
+/// An IPv4 address as programs read numbers: one to four parts, each decimal, octal or hexadecimal.
+fn number(host: &str) -> Option<Ipv4Addr> {
+    let parts: Vec<&str> = host.split('.').collect();
+    if parts.len() > 4 {
+        return None;
+    }
+    let mut values = Vec::new();
+    for part in &parts {
+        let lower = part.to_ascii_lowercase();
+        let (digits, radix) = match lower.strip_prefix("0x") {
+            Some(digits) => (digits, 16),
+            None if lower.len() > 1 && lower.starts_with('0') => (&lower[1..], 8),
+            None => (&*lower, 10),
+        };
+        if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) || part.is_empty() {
+            return None;
+        }
+        let digits = digits.trim_start_matches('0');
+        let value = if digits.is_empty() { 0 } else { u64::from_str_radix(digits, radix).ok()? };
+        values.push(value);
+    }
+    let (last, first) = values.split_last()?;
+    let room = 32 - 8 * first.len();
+    if first.iter().any(|value| *value > 255) || (room < 64 && *last >= 1 << room) {
+        return None;
+    }
+    let head = first.iter().enumerate().map(|(at, value)| value << (24 - 8 * at)).sum::<u64>();
+    u32::try_from(head + last).ok().map(Ipv4Addr::from)
+}
+
+/// Removes what programs remove from an address: escapes, wide forms, invisible characters.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [byte, more @ ..] = rest {
+        let hex = more.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.filter(|_| *byte == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(value) => {
+                bytes.push(value);
+                rest = &more[2..];
+            }
+            None => {
+                bytes.push(*byte);
+                rest = more;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes)
+        .chars()
+        .filter(|c| !matches!(c, '\t' | '\n' | '\r' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}'))
+        .map(|c| match c {
+            '\u{3002}' | '\u{ff0e}' | '\u{ff61}' => '.',
+            '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c),
+            '\u{24d0}'..='\u{24e9}' => char::from_u32(u32::from(c) - 0x24d0 + u32::from('a')).unwrap_or(c),
+            '\u{24b6}'..='\u{24cf}' => char::from_u32(u32::from(c) - 0x24b6 + u32::from('a')).unwrap_or(c),
+            c => c,
+        })
+        .collect::<String>()
+        .trim()
+        .to_owned()
 }
 
 /// The host of a rule: a name, `*.name` for the names below it, or `*`; and a port.
 #[derive(Clone, Debug)]
 pub(crate) struct HostPattern {
     name: String,
+    /// The one spelling of the address, for rules that deny.
+    canonical: Option<String>,
     port: Option<u16>,
 }
 
@@ -52,24 +223,42 @@ impl HostPattern {
     /// # Errors
     /// Why the pattern is invalid.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let text = text.to_ascii_lowercase();
-        let (name, port) = match text.split_once(':') {
-            Some((name, port)) => match port.parse() {
-                Ok(port) => (name, Some(port)),
-                Err(_) => {
-                    return Err(format!(
-                        "expected a host such as `example.com`, `*.example.com` or `example.com:8080`, got `{text}`"
-                    ));
-                }
-            },
-            None => (&*text, None),
+        let text = text.to_lowercase();
+        let wrong = || {
+            format!(
+                "expected a host such as `example.com`, `*.example.com`, `example.com:8080` or `[::1]`, got `{text}`"
+            )
         };
+        let bracketed = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        let (name, port) = match bracketed {
+            Some((name, rest)) => (name, rest.strip_prefix(':')),
+            None if text.parse::<Ipv6Addr>().is_ok() => (&*text, None),
+            None => match text.split_once(':') {
+                Some((name, port)) => (name, Some(port)),
+                None => (&*text, None),
+            },
+        };
+        let port = port.map(|port| port.parse().map_err(|_| wrong())).transpose()?;
+        let name = name.strip_suffix('.').unwrap_or(name);
+        let is_v6 = name.parse::<Ipv6Addr>().is_ok();
         let labels = name.strip_prefix("*.").unwrap_or(name);
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if name != "*" && (labels.is_empty() || !labels.chars().all(is_plain)) {
-            return Err(format!("expected a host such as `example.com` or `*.example.com`, got `{text}`"));
+        let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name != "*" && !is_v6 && (labels.is_empty() || !labels.chars().all(is_plain)) {
+            return Err(wrong());
         }
-        Ok(Self { name: name.to_owned(), port })
+        Ok(Self { canonical: canonical(name), name: name.to_owned(), port })
+    }
+
+    /// The names by which a host that matches can be found, if the pattern is one host.
+    pub(crate) fn exact(&self) -> Option<impl Iterator<Item = &String>> {
+        (!self.name.starts_with('*')).then(|| std::iter::once(&self.name).chain(&self.canonical))
+    }
+
+    /// An address that matches.
+    pub(crate) fn witness(&self) -> String {
+        let name = self.name.replace('*', "host");
+        let port = self.port.map(|port| format!(":{port}")).unwrap_or_default();
+        if name.contains(':') { format!("http://[{name}]{port}/") } else { format!("https://{name}{port}/") }
     }
 
     fn matches_name(&self, host: &str) -> bool {
@@ -84,17 +273,75 @@ impl HostPattern {
         if self.name == "*" && self.port.is_none() {
             return Some(true);
         }
-        match &host.known {
-            Some((name, port)) => {
-                let name_matches = self.matches_name(name) || self.name.strip_prefix("*.") == Some(name);
-                Some(name_matches && (self.port.is_none() || self.port == *port))
-            }
-            None => host.text.contains(self.name.trim_start_matches("*.")).then_some(true),
+        let is_named = host.names.iter().any(|name| {
+            self.matches_name(name)
+                || self.name.strip_prefix("*.") == Some(name)
+                || self.canonical.as_ref() == Some(name)
+        });
+        match host.known {
+            Some(_) => Some(is_named && (self.port.is_none() || self.port == host.port)),
+            None => is_named.then_some(true),
         }
     }
 
     /// Whether the host matches for certain. A rule without a port allows the usual port only.
     pub(crate) fn matches_strictly(&self, host: &Host) -> bool {
         host.known.as_ref().is_some_and(|(name, port)| self.matches_name(name) && self.port == *port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_is_denied_in_every_spelling() {
+        let denied = |rule: &str, url: &str| {
+            HostPattern::parse(rule).is_ok_and(|rule| rule.matches_liberally(&parse(url)) == Some(true))
+        };
+        for url in [
+            "http://2852039166/",
+            "http://0xa9fea9fe/",
+            "http://0xA9.0xFE.0xA9.0xFE/",
+            "http://169.254.43518/",
+            "http://169.16689662/",
+            "http://0251.0376.0251.0376/",
+            "http://025177524776/",
+            "http://169.254.169.254./",
+            "http://[::ffff:169.254.169.254]/",
+            "http://[::ffff:a9fe:a9fe]/",
+            "http://[::169.254.169.254]/",
+            "http://[64:ff9b::a9fe:a9fe]/",
+            "http://[2002:a9fe:a9fe::]/",
+            "http://user:pw@169.254.169.254/",
+            "http://a@b@169.254.169.254:80/",
+            "http://169.254.169.254\\@docs.example/",
+            "http://１６９.254.169.254/",
+            "http://169。254。169。254/",
+            "http://%31%36%39.254.169.254/",
+            "169.254.169.254/latest",
+            "//169.254.169.254/",
+            "ftp://169.254.169.254/",
+            "http:169.254.169.254",
+        ] {
+            assert!(denied("169.254.169.254", url), "{url} {:?}", parse(url));
+        }
+        for url in [
+            "http://127.1/",
+            "http://0/",
+            "http://0x7f000001/",
+            "http://[::1]/",
+            "http://[::]/",
+            "http://localhost/",
+            "http://a.localhost/",
+            "http://127.0.0.2/",
+        ] {
+            assert!(denied("127.0.0.1", url) && denied("localhost", url) && denied("[::1]", url), "{url}");
+        }
+        assert!(!denied("169.254.169.254", "http://169.254.169.253/"));
+        assert_eq!(
+            HostPattern::parse("a.example").map(|rule| rule.matches_liberally(&parse("http://d\u{43e}cs.example/"))),
+            Ok(None)
+        );
     }
 }

@@ -4,20 +4,29 @@
 //! - `load`: TOML, JSON and mappings, and the errors of a rule set
 //! - `rule`: one rule, and how it matches
 //! - `tools`: the kinds of the tools of known agents, and the targets of a call
-//! - `command`: shell commands, taken apart with a shell parser
-//! - `path`, `host`: targets of files and of requests
+//! - `arguments`: the arguments of a call by meaning
+//! - `command`: shell commands, taken apart with a recogniser of the text that every shell reads in the same way
+//! - `programs`: the table of programs and of their options that do more than a careless rule says
+//! - `rules`: a list of rules with an index
+//! - `presets`: rule sets that come with the SDK
+//! - `path`, `glob`, `host`: targets of files and of requests
 //! - `warnings`: rules that can never decide
 
 #![deny(missing_docs)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
+mod arguments;
 mod command;
 #[doc(hidden)]
 pub mod generated;
+mod glob;
 mod host;
 mod load;
 mod path;
+mod presets;
+mod programs;
 mod rule;
+mod rules;
 mod tools;
 mod warnings;
 
@@ -30,7 +39,8 @@ use serde_json::{Map, Value};
 
 pub use load::PolicyError;
 use rule::{Certainty, Rule};
-use tools::{Part, Target};
+use rules::RuleList;
+use tools::{Needs, Part, Target};
 
 /// The decision about a tool call.
 ///
@@ -97,6 +107,11 @@ pub struct PolicyVerdict {
     /// The place of the rule, for example `policy.toml:3`. For a policy without a file, `deny[0]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// Why, in a sentence for people. It names the part that decided, and if possible the narrowest rule that would allow it.
+    pub reason: String,
+    /// The part of the call that decided: a simple command, a path, an address or the name of a tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
 }
 
 /// A tool call, as rules see it.
@@ -132,7 +147,7 @@ impl<'a> Call<'a> {
 /// Rules that decide which tool calls an agent may make.
 ///
 /// The order is deny, ask, allow, default. Each part of a compound command needs a decision of its own, and the strictest one
-/// counts. A part that cannot be decided matches no allow rule.
+/// counts. A part that cannot be decided matches no allow rule with a pattern, and gets the stricter of `ask` and the default.
 ///
 /// # Examples
 /// ```
@@ -147,9 +162,9 @@ impl<'a> Call<'a> {
 #[derive(Clone, Debug)]
 pub struct Policy {
     default: Decision,
-    deny: Vec<Rule>,
-    ask: Vec<Rule>,
-    allow: Vec<Rule>,
+    deny: RuleList,
+    ask: RuleList,
+    allow: RuleList,
     warnings: Vec<String>,
 }
 
@@ -164,6 +179,32 @@ impl Policy {
     /// ```
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// Returns the rules, also those of a preset: the list (`deny`, `ask` or `allow`), the rule, and its place.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_policy as kimi_agent;
+    /// let policy = kimi_agent::Policy::preset("read-only").unwrap();
+    /// assert!(policy.rules().any(|(list, rule, _)| (list, rule) == ("allow", "read(**)")));
+    /// ```
+    pub fn rules(&self) -> impl Iterator<Item = (&'static str, &str, &str)> {
+        let lists = [("deny", &self.deny), ("ask", &self.ask), ("allow", &self.allow)];
+        lists
+            .into_iter()
+            .flat_map(|(list, rules)| rules.rules.iter().map(move |rule| (list, &*rule.text, &*rule.source)))
+    }
+
+    /// Returns the decision about calls that no rule matches.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_policy as kimi_agent;
+    /// assert_eq!(kimi_agent::Policy::preset("read-only").unwrap().default_decision().as_str(), "ask");
+    /// ```
+    pub fn default_decision(&self) -> Decision {
+        self.default
     }
 
     /// Whether a rule can deny a call, so that it is worth looking at calls that need no approval.
@@ -194,14 +235,31 @@ impl Policy {
     }
 
     pub(crate) fn check_call(&self, call: Call<'_>, work_dir: &Path) -> PolicyVerdict {
-        self.decide(call, work_dir, Self::decide_part)
+        self.fenced(call, || self.decide(call, work_dir, Self::decide_part))
+    }
+
+    /// Decides, and survives a panic of this crate and of its dependencies.
+    fn fenced(&self, call: Call<'_>, decide: impl FnOnce() -> PolicyVerdict) -> PolicyVerdict {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(decide)).unwrap_or_else(|_| PolicyVerdict {
+            decision: self.undecidable(),
+            rule: None,
+            source: None,
+            reason: "the call cannot be decided, because the policy engine failed; please report it".to_owned(),
+            part: Some(call.name.to_owned()),
+        })
+    }
+
+    /// The decision about what cannot be decided.
+    fn undecidable(&self) -> Decision {
+        self.default.max(Decision::Ask)
     }
 
     /// Returns the verdict if a deny rule matches. The default does not deny here.
     #[doc(hidden)]
     pub fn denied(&self, call: &ToolCallInfo, work_dir: &Path) -> Option<PolicyVerdict> {
         let call = Call::of(call);
-        Some(self.decide(call, work_dir, Self::deny_part)).filter(|verdict| verdict.decision == Decision::Deny)
+        Some(self.fenced(call, || self.decide(call, work_dir, Self::deny_part)))
+            .filter(|verdict| verdict.decision == Decision::Deny)
     }
 
     /// Decides about a tool call as JSON: an object with `name`, and optionally `kind`, `arguments`, and lists of paths,
@@ -244,65 +302,161 @@ impl Policy {
         &'p self,
         call: Call<'_>,
         work_dir: &Path,
-        decide_part: impl Fn(&'p Self, Call<'_>, &Part) -> Verdict<'p>,
+        decide_part: impl Fn(&'p Self, Tool<'_>, &Part) -> Verdict<'p>,
     ) -> PolicyVerdict {
-        let parts = tools::parts(call, work_dir);
-        let mut strictest: Option<Verdict<'_>> = None;
+        let parts = tools::parts(call, work_dir, self.needs());
+        let lower = call.name.to_lowercase();
+        let tool = Tool { name: call.name, lower: &lower };
+        let mut strictest: Option<(Verdict<'_>, &Part)> = None;
         for part in &parts {
-            let verdict = decide_part(self, call, part);
-            if strictest.as_ref().is_none_or(|known| verdict.decision > known.decision) {
-                strictest = Some(verdict);
+            let verdict = decide_part(self, tool, part);
+            // Of parts with the same decision, the first one that decides counts: a shadow decides only if it is denied or asked.
+            if strictest.as_ref().is_none_or(|(known, _)| verdict.decision > known.decision)
+                || strictest.as_ref().is_some_and(|(known, part)| part.shadow && verdict.decision == known.decision)
+            {
+                strictest = Some((verdict, part));
             }
         }
-        let Verdict { decision, rule } = strictest.unwrap_or(Verdict::none(self.default));
-        PolicyVerdict {
-            decision,
-            rule: rule.map(|rule| rule.text.clone()),
-            source: rule.map(|rule| rule.source.clone()),
-        }
-    }
-
-    fn deny_part<'p>(&'p self, call: Call<'_>, part: &Part) -> Verdict<'p> {
-        let found = self.deny.iter().find(|rule| rule.matches_liberally(call.name, part) == Certainty::Yes);
-        let decision = if found.is_some() { Decision::Deny } else { Decision::Allow };
-        Verdict { decision, rule: found }
-    }
-
-    fn decide_part<'p>(&'p self, call: Call<'_>, part: &Part) -> Verdict<'p> {
-        let mut maybe = None;
-        for rule in &self.deny {
-            match rule.matches_liberally(call.name, part) {
-                Certainty::Yes => return Verdict { decision: Decision::Deny, rule: Some(rule) },
-                Certainty::Maybe if !part.shadow => maybe = maybe.or(Some(rule)),
-                _ => {}
-            }
-        }
-        let asks = |rule: &&Rule| match rule.matches_liberally(call.name, part) {
-            Certainty::Yes => true,
-            Certainty::Maybe => !part.shadow,
-            Certainty::No => false,
+        let Some((verdict, part)) = strictest else {
+            return PolicyVerdict {
+                decision: self.default,
+                rule: None,
+                source: None,
+                reason: format!("no rule decides about {}, so the default applies", shown(call.name)),
+                part: Some(call.name.to_owned()),
+            };
         };
-        if let Some(rule) = maybe.or_else(|| self.ask.iter().find(asks)) {
-            return Verdict { decision: Decision::Ask, rule: Some(rule) };
+        PolicyVerdict {
+            decision: verdict.decision,
+            rule: verdict.rule.map(|rule| rule.text.clone()),
+            source: verdict.rule.map(|rule| rule.source.clone()),
+            reason: self.reason(&verdict, part, call.name),
+            part: Some(part.text(call.name)),
+        }
+    }
+
+    fn needs(&self) -> Needs {
+        let is_any = |is: fn(&RuleList) -> bool| is(&self.deny) || is(&self.ask);
+        Needs { paths: is_any(RuleList::has_paths), hosts: is_any(RuleList::has_hosts) }
+    }
+
+    /// The list and the text of the rule that decides about a call, and the decision.
+    pub(crate) fn deciding(&self, call: Call<'_>, work_dir: &Path) -> (Option<(&'static str, String)>, Decision) {
+        let verdict = self.check_call(call, work_dir);
+        let list = match verdict.decision {
+            Decision::Deny => "deny",
+            Decision::Ask => "ask",
+            Decision::Allow => "allow",
+        };
+        let is_in = |rules: &RuleList, text: &str| rules.rules.iter().any(|rule| rule.text == text);
+        // A `deny` rule that may match only asks.
+        let list = |text: &str| match list {
+            "ask" if !is_in(&self.ask, text) => "deny",
+            "deny" if !is_in(&self.deny, text) => "ask",
+            list => list,
+        };
+        (verdict.rule.map(|text| (list(&text), text)), verdict.decision)
+    }
+
+    fn deny_part<'p>(&'p self, tool: Tool<'_>, part: &Part) -> Verdict<'p> {
+        let is_denied = |rule: &&Rule| rule.matches_liberally(tool.lower, part) == Certainty::Yes;
+        let found = self.deny.candidates(part).find(is_denied);
+        let decision = if found.is_some() { Decision::Deny } else { Decision::Allow };
+        Verdict { decision, rule: found, is_certain: true }
+    }
+
+    /// Whether an allow rule names the command that hides the part.
+    fn is_spelled(&self, tool: Tool<'_>, part: &Part) -> bool {
+        part.spelled.as_ref().is_some_and(|part| {
+            self.allow.candidates(part).any(|rule| !rule.is_bare() && rule.matches_strictly(tool.name, part))
+        })
+    }
+
+    fn decide_part<'p>(&'p self, tool: Tool<'_>, part: &Part) -> Verdict<'p> {
+        if self.is_spelled(tool, part) {
+            return Verdict { decision: Decision::Allow, rule: None, is_certain: true };
+        }
+        let mut maybe = None;
+        for rule in self.deny.candidates(part) {
+            match rule.matches_liberally(tool.lower, part) {
+                Certainty::Yes => return Verdict { decision: Decision::Deny, rule: Some(rule), is_certain: true },
+                Certainty::Maybe => maybe = maybe.or(Some(rule)),
+                Certainty::No => {}
+            }
+        }
+        if maybe.is_some() {
+            return Verdict { decision: self.undecidable(), rule: maybe, is_certain: false };
+        }
+        let mut asks = None;
+        for rule in self.ask.candidates(part) {
+            // A stricter default is weakened only for what the rule surely matches.
+            if rule.matches_strictly(tool.name, part) {
+                return Verdict { decision: Decision::Ask, rule: Some(rule), is_certain: true };
+            }
+            match rule.matches_liberally(tool.lower, part) {
+                Certainty::No => {}
+                certainty => asks = asks.or(Some((rule, certainty == Certainty::Yes))),
+            }
+        }
+        if let Some((rule, is_certain)) = asks {
+            return Verdict { decision: self.undecidable(), rule: Some(rule), is_certain };
         }
         if part.shadow {
-            return Verdict::none(Decision::Allow);
+            return Verdict { decision: Decision::Allow, rule: None, is_certain: true };
         }
-        if let Some(rule) = self.allow.iter().find(|rule| rule.matches_strictly(call.name, part)) {
-            return Verdict { decision: Decision::Allow, rule: Some(rule) };
+        if let Some(rule) = self.allow.candidates(part).find(|rule| rule.matches_strictly(tool.name, part)) {
+            return Verdict { decision: Decision::Allow, rule: Some(rule), is_certain: true };
         }
-        let undecidable = matches!(part.target, Target::Opaque(_)) && self.default == Decision::Allow;
-        Verdict::none(if undecidable { Decision::Ask } else { self.default })
+        let is_undecidable = matches!(part.target, Target::Opaque(_));
+        let decision = if is_undecidable { self.undecidable() } else { self.default };
+        Verdict { decision, rule: None, is_certain: !is_undecidable }
     }
+
+    /// The sentence for people.
+    fn reason(&self, verdict: &Verdict<'_>, part: &Part, tool: &str) -> String {
+        let text = shown(&part.text(tool));
+        let why = part.why().map(|why| format!(": {why}")).unwrap_or_default();
+        let rule = verdict.rule.map(|rule| shown(&rule.text)).unwrap_or_default();
+        match (verdict.decision, verdict.rule) {
+            (Decision::Allow, Some(_)) => format!("the rule {rule} allows {text}"),
+            (Decision::Allow, None) => format!("no rule decides about {text}, and the default is `allow`"),
+            (Decision::Deny, Some(_)) if verdict.is_certain => format!("the rule {rule} denies {text}"),
+            (Decision::Ask, Some(_)) if verdict.is_certain => format!("the rule {rule} asks about {text}"),
+            (_, Some(_)) => format!("{text} cannot be decided{why}, and the rule {rule} may be about it"),
+            (_, None) if !verdict.is_certain => format!("{text} cannot be decided{why}"),
+            (decision, None) => {
+                let hint = part
+                    .allowing_rule(tool)
+                    .map(|rule| format!("; the rule {} would allow it", shown(&rule)))
+                    .unwrap_or_default();
+                format!("no rule decides about {text}{why}, and the default is `{decision}`{hint}")
+            }
+        }
+    }
+}
+
+/// The name of a tool, as it is and in lower case.
+#[derive(Clone, Copy)]
+struct Tool<'a> {
+    name: &'a str,
+    lower: &'a str,
+}
+
+/// A text in a sentence. Long texts are in the field `part`.
+fn shown(text: &str) -> String {
+    const MAX: usize = 200;
+    let escaped: String = text
+        .chars()
+        .take(MAX)
+        .flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
+        .collect();
+    let more = text.chars().count().saturating_sub(MAX);
+    if more > 0 { format!("`{escaped}…` ({more} more characters)") } else { format!("`{escaped}`") }
 }
 
 struct Verdict<'p> {
     decision: Decision,
     rule: Option<&'p Rule>,
-}
-
-impl Verdict<'_> {
-    fn none(decision: Decision) -> Self {
-        Verdict { decision, rule: None }
-    }
+    /// The rule surely matches.
+    is_certain: bool,
 }

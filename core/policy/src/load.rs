@@ -8,11 +8,14 @@ use kimi_agent_protocol::error::invalid_option;
 use serde_json::{Map, Value, json};
 
 use crate::rule::Rule;
-use crate::{Decision, Policy, warnings};
+use crate::rules::RuleList;
+use crate::{Decision, Policy, presets, warnings};
 
-const KEYS: [&str; 4] = ["default", "deny", "ask", "allow"];
+const KEYS: [&str; 5] = ["default", "deny", "ask", "allow", "extends"];
 /// Larger files are refused.
 const MAX_FILE: u64 = 1 << 20;
+/// How many rules a policy may have.
+const MAX_RULES: usize = 20_000;
 
 /// A rule set that cannot be read. The text names the file, the line and the rule.
 ///
@@ -70,6 +73,7 @@ struct Entry {
 #[derive(Default)]
 struct Raw {
     default: Option<Entry>,
+    extends: Option<Entry>,
     lists: [Vec<Entry>; 3],
 }
 
@@ -104,7 +108,39 @@ impl Policy {
         from_json(&Origin { file: None, text: Some(text) }, text)
     }
 
-    /// Reads a rule set from a mapping with the keys `default`, `deny`, `ask` and `allow`.
+    /// Returns a rule set that comes with the SDK: `read-only` or `edit-files`.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if there is no such preset.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_policy as kimi_agent;
+    /// let policy = kimi_agent::Policy::preset("read-only")?;
+    /// let call = serde_json::json!({"name": "Shell", "arguments": {"command": "git log --oneline"}});
+    /// assert_eq!(policy.check_json(&call, ".").unwrap().decision.as_str(), "allow");
+    /// # Ok::<(), kimi_agent::PolicyError>(())
+    /// ```
+    pub fn preset(name: &str) -> Result<Self, PolicyError> {
+        Self::from_value(&json!({ "extends": name }))
+    }
+
+    /// Returns a preset if the text is the name of one, else reads the file with this name.
+    ///
+    /// # Errors
+    /// [`PolicyError`] names the file, the line and the rule.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_policy as kimi_agent;
+    /// let policy = kimi_agent::Policy::named("edit-files")?;
+    /// # Ok::<(), kimi_agent::PolicyError>(())
+    /// ```
+    pub fn named(text: &str) -> Result<Self, PolicyError> {
+        if presets::NAMES.contains(&text) { Self::preset(text) } else { Self::load(text) }
+    }
+
+    /// Reads a rule set from a mapping with the keys `default`, `deny`, `ask` and `allow`, and `extends` for a preset.
     ///
     /// # Errors
     /// [`PolicyError`] names the rule.
@@ -138,7 +174,9 @@ impl Policy {
         if !metadata.is_file() || metadata.len() > MAX_FILE {
             return Err(failed("expected a file of at most 1 MiB".to_owned()));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|_| failed("expected text in UTF-8".to_owned()))?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned();
         let origin = Origin { file: Some(&name), text: Some(&text) };
         let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
         if is_json { from_json(&origin, &text) } else { from_toml(&origin, &text) }
@@ -156,8 +194,8 @@ impl Policy {
         let mut map = Map::from_iter([("default".to_owned(), json!(self.default))]);
         let mut sources = Map::new();
         for (key, rules) in lists {
-            let texts: Vec<&str> = rules.iter().map(|rule| &*rule.text).collect();
-            let places: Vec<&str> = rules.iter().map(|rule| &*rule.source).collect();
+            let texts: Vec<&str> = rules.rules.iter().map(|rule| &*rule.text).collect();
+            let places: Vec<&str> = rules.rules.iter().map(|rule| &*rule.source).collect();
             map.insert(key.to_owned(), json!(texts));
             sources.insert(key.to_owned(), json!(places));
         }
@@ -172,7 +210,12 @@ fn error(origin: &Origin<'_>, at: Option<usize>, what: &str, reason: &str) -> Po
 }
 
 fn unknown_key(origin: &Origin<'_>, at: Option<usize>, key: &str) -> PolicyError {
-    error(origin, at, &format!("`{key}`"), "the key is unknown; expected `default`, `deny`, `ask` or `allow`")
+    error(
+        origin,
+        at,
+        &format!("`{key}`"),
+        "the key is unknown; expected `default`, `deny`, `ask`, `allow` or `extends`",
+    )
 }
 
 fn from_toml(origin: &Origin<'_>, text: &str) -> Result<Policy, PolicyError> {
@@ -190,6 +233,11 @@ fn from_toml(origin: &Origin<'_>, text: &str) -> Result<Policy, PolicyError> {
             Some(0) => {
                 let DeValue::String(word) = value.get_ref() else { return Err(wrong_default(origin, at)) };
                 raw.default = Some(Entry { at, value: word.to_string(), source: None });
+                continue;
+            }
+            Some(4) => {
+                let DeValue::String(word) = value.get_ref() else { return Err(wrong_preset(origin, at)) };
+                raw.extends = Some(Entry { at, value: word.to_string(), source: None });
                 continue;
             }
             Some(place) => &mut raw.lists[place - 1],
@@ -245,6 +293,11 @@ fn from_value(origin: &Origin<'_>, value: &Value) -> Result<Policy, PolicyError>
                 raw.default = Some(Entry { at, value: word.clone(), source: None });
                 continue;
             }
+            Some(4) => {
+                let Value::String(word) = value else { return Err(wrong_preset(origin, at)) };
+                raw.extends = Some(Entry { at, value: word.clone(), source: None });
+                continue;
+            }
             Some(place) => &mut raw.lists[place - 1],
         };
         let Value::Array(items) = value else { return Err(no_list(origin, at, key)) };
@@ -261,6 +314,10 @@ fn wrong_default(origin: &Origin<'_>, at: Option<usize>) -> PolicyError {
     error(origin, at, "`default`", "expected \"ask\", \"deny\" or \"allow\"")
 }
 
+fn wrong_preset(origin: &Origin<'_>, at: Option<usize>) -> PolicyError {
+    error(origin, at, "`extends`", "expected the name of a preset: \"read-only\" or \"edit-files\"")
+}
+
 fn no_list(origin: &Origin<'_>, at: Option<usize>, key: &str) -> PolicyError {
     error(origin, at, &format!("`{key}`"), "expected a list of rules")
 }
@@ -274,9 +331,22 @@ fn build(origin: &Origin<'_>, raw: Raw) -> Result<Policy, PolicyError> {
         None => Decision::Ask,
         Some(entry) => Decision::parse(&entry.value).ok_or_else(|| wrong_default(origin, entry.at))?,
     };
+    if raw.lists.iter().map(Vec::len).sum::<usize>() > MAX_RULES {
+        return Err(error(origin, None, "the policy", &format!("expected at most {MAX_RULES} rules")));
+    }
+    let mut preset = [Vec::new(), Vec::new(), Vec::new()];
+    if let Some(entry) = raw.extends {
+        let rules = presets::rules(&entry.value).ok_or_else(|| wrong_preset(origin, entry.at))?;
+        for (list, texts) in preset.iter_mut().zip(rules) {
+            for text in texts {
+                let rule = Rule::parse(&text, format!("preset {}", entry.value));
+                list.push(rule.map_err(|reason| error(origin, entry.at, &format!("{text:?}"), &reason))?);
+            }
+        }
+    }
     let mut lists = Vec::new();
-    for (key, entries) in KEYS[1..].iter().zip(raw.lists) {
-        let mut rules = Vec::new();
+    for ((key, entries), preset) in KEYS[1..].iter().zip(raw.lists).zip(preset) {
+        let mut rules = preset;
         for (n, entry) in entries.into_iter().enumerate() {
             let name = format!("{key}[{n}]");
             let source = entry.source.unwrap_or_else(|| origin.place(entry.at, &name));
@@ -288,6 +358,8 @@ fn build(origin: &Origin<'_>, raw: Raw) -> Result<Policy, PolicyError> {
     }
     let (allow, ask, deny) = (lists.pop(), lists.pop(), lists.pop());
     let (allow, ask, deny) = (allow.unwrap_or_default(), ask.unwrap_or_default(), deny.unwrap_or_default());
-    let warnings = warnings::find(default, &deny, &ask, &allow);
-    Ok(Policy { default, deny, ask, allow, warnings })
+    let (deny, ask, allow) = (RuleList::new(deny), RuleList::new(ask), RuleList::new(allow));
+    let mut policy = Policy { default, deny, ask, allow, warnings: Vec::new() };
+    policy.warnings = warnings::find(&policy);
+    Ok(policy)
 }

@@ -2,6 +2,20 @@
 
 use std::path::{Component, Path, PathBuf, Prefix, PrefixComponent};
 
+use crate::glob::{is_glob, may_overlap};
+use crate::rule::Certainty;
+
+/// Longer paths are not read.
+const MAX_TEXT: usize = 4096;
+/// Paths with more parts are not followed.
+const MAX_PARTS: usize = 128;
+/// Endings of sources. A search for them does not look for hidden files such as `.env.py`.
+const SOURCES: &[&str] = &[
+    "py", "pyi", "rs", "js", "mjs", "cjs", "ts", "tsx", "jsx", "go", "java", "kt", "c", "h", "cc", "cpp", "hpp", "cs",
+    "rb", "php", "swift", "scala", "sh", "md", "rst", "txt", "html", "css", "scss", "vue", "svelte", "sql", "proto",
+    "lua", "ex", "hs",
+];
+
 /// The path of a tool call, with the forms that rules compare.
 #[derive(Debug)]
 pub(crate) struct FilePath {
@@ -16,10 +30,28 @@ pub(crate) struct FilePath {
     certain: bool,
     /// Whether an allow rule may speak about it. It may not if the path has `..`.
     allowable: bool,
+    /// The path as the call gives it.
+    pub(crate) text: String,
+    /// It is a glob: its forms are globs, too.
+    glob: Option<GlobUse>,
+    /// What is below the path is meant, too.
+    whole: bool,
+}
+
+/// How a glob of a call treats names that begin with `.`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GlobUse {
+    /// As a shell: its wildcards do not match them.
+    Shell,
+    /// As tools that search: they may.
+    Search,
 }
 
 /// Resolves a path of a tool call relative to `base`.
 pub(crate) fn resolve(text: &str, base: &Path, work_dir: &Path) -> FilePath {
+    if text.len() > MAX_TEXT || text.split(['/', '\\']).count() > MAX_PARTS {
+        return FilePath::unreadable(text);
+    }
     let work_dir = std::path::absolute(work_dir).unwrap_or_else(|_| work_dir.to_owned());
     let base = work_dir.join(base);
     let known_work_dir = work_dir.canonicalize().unwrap_or_else(|_| work_dir.clone());
@@ -28,20 +60,115 @@ pub(crate) fn resolve(text: &str, base: &Path, work_dir: &Path) -> FilePath {
     let lexical = normalized(&base.join(&path));
     // The check itself must not reach for other machines, which would get the password hash of this user.
     let followed = if is_remote(&lexical, &work_dir) { None } else { follow(&base.join(&path)) };
-    let certain = !is_strange(text) && followed.is_some();
+    let process = of_process(&lexical, &work_dir);
+    let certain = !is_strange(text) && followed.is_some() && process.is_none() && !is_descriptor(&lexical);
     let resolved = followed.unwrap_or_else(|| lexical.clone());
     let mut forms = vec![text.to_owned(), text.replace('\\', "/")];
     let work_dirs = [normalized(&work_dir), known_work_dir];
-    for absolute in [&lexical, &resolved] {
+    for absolute in [Some(&lexical), Some(&resolved), process.as_ref()].into_iter().flatten() {
         forms.push(slashed(absolute));
         forms.extend(work_dirs.iter().filter_map(|dir| absolute.strip_prefix(dir).ok()).map(slashed));
     }
+    // The path of an address, such as `file:///etc/passwd`.
+    if let Some((_, path)) = text.split_once("://") {
+        forms.push(path.to_owned());
+    }
+    forms = forms.iter().map(|form| form.to_lowercase()).collect();
     forms.sort_unstable();
     forms.dedup();
-    FilePath { forms, lexical, resolved, work_dirs, certain, allowable: certain && !has_parent && !text.is_empty() }
+    let allowable = certain && !has_parent && !text.is_empty();
+    let text = text.to_owned();
+    FilePath { forms, lexical, resolved, work_dirs, certain, allowable, text, glob: None, whole: false }
+}
+
+/// The path that `/proc/…/cwd` and `/proc/…/root` lead to, for the process that is meant.
+fn of_process(path: &Path, work_dir: &Path) -> Option<PathBuf> {
+    let rest = path.strip_prefix("/proc").ok()?;
+    let parts: Vec<Component<'_>> = rest.components().collect();
+    let place = parts.iter().position(|part| matches!(part.as_os_str().to_str(), Some("cwd" | "root" | "fd")))?;
+    let below: PathBuf = parts[place + 1..].iter().collect();
+    match parts[place].as_os_str().to_str() {
+        Some("cwd") => Some(normalized(&work_dir.join(below))),
+        _ => Some(normalized(&Path::new("/").join(below))),
+    }
+}
+
+/// Whether the path names something of the process that opens it.
+fn is_descriptor(path: &Path) -> bool {
+    ["/dev/fd", "/dev/stdin", "/proc"].iter().any(|folder| path.starts_with(folder))
 }
 
 impl FilePath {
+    /// A path that is too long to be read.
+    fn unreadable(text: &str) -> Self {
+        let forms = vec![text.chars().take(200).collect::<String>().to_lowercase()];
+        let text = format!("{}…", text.chars().take(80).collect::<String>());
+        Self {
+            forms,
+            lexical: PathBuf::new(),
+            resolved: PathBuf::new(),
+            work_dirs: Default::default(),
+            certain: false,
+            allowable: false,
+            text,
+            glob: None,
+            whole: false,
+        }
+    }
+
+    /// Reads the path as a glob, if it is one. A glob of a search names files at any depth.
+    pub(crate) fn into_glob(mut self, glob: GlobUse) -> Self {
+        if is_glob(&self.text) {
+            self.glob = Some(glob);
+            self.certain = false;
+            self.allowable = false;
+        }
+        if glob == GlobUse::Search && !self.text.starts_with(['/', '~']) {
+            self.forms.push(format!("**/{}", self.text.trim_start_matches("./").to_lowercase()));
+        }
+        self
+    }
+
+    /// What is below the path is meant, too: it is deleted or moved.
+    pub(crate) fn with_content(mut self) -> Self {
+        self.whole = !self.resolved.is_file();
+        self
+    }
+
+    /// Whether it is a path outside of the working directory, or one that a link leads to.
+    pub(crate) fn is_outside(&self) -> bool {
+        !self.is_below()
+            || self.lexical.strip_prefix(&self.work_dirs[0]).ok() != self.resolved.strip_prefix(&self.work_dirs[1]).ok()
+    }
+
+    /// The pattern that allows this path alone.
+    pub(crate) fn pattern(&self) -> Option<String> {
+        if !self.allowable || is_glob(&self.text) {
+            return None;
+        }
+        let relative = self.work_dirs.iter().find_map(|dir| self.resolved.strip_prefix(dir).ok());
+        Some(relative.map_or_else(|| slashed(&self.resolved), slashed)).filter(|path| !path.is_empty())
+    }
+
+    /// Why no allow rule with a pattern matches the path, for people.
+    pub(crate) fn doubt(&self) -> Option<&'static str> {
+        match (self.text.is_empty(), self.certain, self.allowable) {
+            (true, ..) => Some("the path is empty"),
+            (_, false, _) => Some("the path can mean different files"),
+            (_, _, false) => Some("the path has `..`"),
+            _ => None,
+        }
+    }
+
+    /// The names of folders and files in the path, in lower case.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.forms.iter().flat_map(|form| form.split(['/', '\\'])).filter(|name| !name.is_empty())
+    }
+
+    /// Whether rules have to be compared that name no part of the path.
+    pub(crate) fn is_wide(&self) -> bool {
+        !self.certain || self.whole || self.glob.is_some()
+    }
     /// Whether it is the working directory or below it.
     pub(crate) fn is_below(&self) -> bool {
         self.allowable && self.resolved.starts_with(&self.work_dirs[1])
@@ -51,12 +178,15 @@ impl FilePath {
         if self.certain { self.lexical.clone() } else { work_dir.to_owned() }
     }
 
-    pub(crate) fn make_undecidable(&mut self) {
+    /// The path cannot be decided.
+    pub(crate) fn into_doubt(mut self) -> Self {
         (self.certain, self.allowable) = (false, false);
+        self
     }
 
-    pub(crate) fn is_certain(&self) -> bool {
-        self.certain
+    /// Whether a link leads out of the working directory.
+    pub(crate) fn is_link(&self) -> bool {
+        self.resolved != self.lexical && self.is_outside()
     }
 }
 
@@ -64,6 +194,11 @@ impl FilePath {
 #[derive(Clone, Debug)]
 pub(crate) struct PathPattern {
     glob: String,
+    lower: String,
+    /// The glob without `/**` at its end.
+    folder: Option<String>,
+    /// What the glob begins with, up to its first wildcard, without the last `/`.
+    start: String,
     is_absolute: bool,
 }
 
@@ -94,18 +229,95 @@ impl PathPattern {
         if glob.ends_with('/') {
             glob.push_str("**");
         }
+        if glob.len() > MAX_TEXT || glob.matches('{').count() > 8 || glob.matches('*').count() > 64 {
+            return Err("a path pattern has at most 4096 bytes, 64 `*` and 8 `{`".to_owned());
+        }
         let is_absolute = glob.starts_with('/') || glob.get(1..3) == Some(":/");
-        Ok(Self { glob, is_absolute })
+        let lower = glob.to_lowercase();
+        let folder = lower.strip_suffix("/**").map(str::to_owned);
+        let start = lower.split(['*', '?', '[', '{']).next().unwrap_or_default();
+        let start =
+            if start.len() < lower.len() { start.rsplit_once('/').map_or("", |(start, _)| start) } else { start };
+        Ok(Self { start: start.to_owned(), glob, lower, folder, is_absolute })
     }
 
-    /// Whether a form of the path matches, without regard to case.
-    pub(crate) fn matches_liberally(&self, path: &FilePath) -> bool {
-        let glob = self.glob.to_lowercase();
-        path.forms.iter().any(|form| {
-            let form = form.to_lowercase();
-            fast_glob::glob_match(&glob, &form)
-                || glob.strip_suffix("/**").is_some_and(|parent| fast_glob::glob_match(parent, &form))
-        })
+    /// A part of the path that every path that matches has, in lower case.
+    pub(crate) fn literal_part(&self) -> Option<&str> {
+        let is_literal = |part: &&str| !part.is_empty() && !part.contains(['*', '?', '[', ']', '{', '}', ',', '\\']);
+        self.lower.split('/').filter(is_literal).max_by_key(|part| part.len())
+    }
+
+    /// A path that matches.
+    pub(crate) fn witness(&self) -> Option<String> {
+        let mut text = self.glob.replace("**/", "").replace("**", "x").replace('*', "x").replace('?', "x");
+        while let (Some(start), Some(end)) = (text.find('{'), text.find('}')) {
+            let choice = text.get(start + 1..end)?.split(',').next()?.to_owned();
+            text.replace_range(start..=end, &choice);
+        }
+        (!text.contains(['[', ']', '\\', '{', '}'])).then_some(text)
+    }
+
+    /// Whether it names only paths that no usual call of an agent has: absolute ones outside of the directory.
+    pub(crate) fn is_outside(&self, work_dir: &Path) -> bool {
+        let place = slashed(work_dir).to_lowercase();
+        self.is_absolute
+            && !self.start.is_empty()
+            && !place.starts_with(&*self.start)
+            && !self.start.starts_with(&*place)
+    }
+
+    /// Whether the path matches, without regard to case.
+    pub(crate) fn matches_liberally(&self, path: &FilePath) -> Certainty {
+        if let Some(glob) = path.glob {
+            return self.overlaps(path, glob);
+        }
+        let is_meant = |form: &String| {
+            self.matches_form(form)
+                // A rule for a folder is a rule for what is in it.
+                || form.match_indices('/').filter(|(at, _)| *at > 0).any(|(at, _)| self.matches_form(&form[..at]))
+                || (path.whole && self.is_below(form))
+        };
+        if path.forms.iter().any(is_meant) {
+            Certainty::Yes
+        } else if !path.certain || (path.whole && self.lower.starts_with("**/") && path.resolved.is_dir()) {
+            Certainty::Maybe
+        } else {
+            Certainty::No
+        }
+    }
+
+    fn matches_form(&self, form: &str) -> bool {
+        fast_glob::glob_match(&self.lower, form)
+            || self.folder.as_ref().is_some_and(|folder| fast_glob::glob_match(folder, form))
+    }
+
+    /// Whether the paths that match are below this one.
+    fn is_below(&self, form: &str) -> bool {
+        if form.starts_with('/') || form.get(1..3) == Some(":/") {
+            return self.is_absolute
+                && (form == "/" || self.start.strip_prefix(form).is_some_and(|rest| rest.starts_with('/')));
+        }
+        let is_root = matches!(form, "" | ".");
+        !self.is_absolute
+            && !self.start.is_empty()
+            && (is_root
+                || self.start == form
+                || self.start.strip_prefix(form).is_some_and(|rest| rest.starts_with('/')))
+    }
+
+    fn overlaps(&self, path: &FilePath, glob: GlobUse) -> Certainty {
+        let text = &path.text;
+        let extension = text.rsplit_once("*.").map(|(_, extension)| extension);
+        let hides_dots = glob == GlobUse::Shell || extension.is_some_and(|extension| SOURCES.contains(&extension));
+        if text.contains(['$', '`', '~']) {
+            return Certainty::Maybe;
+        }
+        let may = path.forms.iter().any(|form| {
+            may_overlap(form, &self.lower, hides_dots)
+                || self.folder.as_ref().is_some_and(|folder| may_overlap(form, folder, hides_dots))
+                || (path.whole && may_overlap(&format!("{form}/**"), &self.lower, hides_dots))
+        });
+        if may { Certainty::Maybe } else { Certainty::No }
     }
 
     /// Whether the path matches, as written and with links followed.

@@ -3,7 +3,7 @@
 use crate::command::pattern::{CommandPattern, wildcard};
 use crate::host::HostPattern;
 use crate::path::PathPattern;
-use crate::tools::{Kind, Part, Target, is_name, kind_of_tool};
+use crate::tools::{Kind, Part, Target, is_name, kind_of_tool, misspelt_kind};
 
 /// A rule, as it was written and as it is compared.
 #[derive(Clone, Debug)]
@@ -12,6 +12,8 @@ pub(crate) struct Rule {
     pub(crate) source: String,
     pub(crate) subject: Subject,
     pub(crate) pattern: Option<Pattern>,
+    /// The name of the tool in lower case.
+    lower: String,
 }
 
 /// The tools that a rule is about.
@@ -26,10 +28,10 @@ pub(crate) enum Subject {
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     pub(crate) text: String,
-    command: CommandPattern,
-    path: Option<PathPattern>,
-    host: Option<HostPattern>,
-    mcp: Option<(String, String)>,
+    pub(crate) command: CommandPattern,
+    pub(crate) path: Option<PathPattern>,
+    pub(crate) host: Option<HostPattern>,
+    pub(crate) mcp: Option<(String, String)>,
 }
 
 /// Whether a rule matches.
@@ -53,8 +55,19 @@ impl Rule {
     /// # Errors
     /// Why the pattern is invalid.
     pub(crate) fn parse(text: &str, source: String) -> Result<Self, String> {
+        /// Longer rules are refused.
+        const MAX_RULE: usize = 8192;
         const FORM: &str = "expected a rule such as `read`, `Shell`, `execute(git status)` or `edit(src/**)`";
         let trimmed = text.trim();
+        if trimmed.len() > MAX_RULE {
+            return Err(format!("the rule is longer than {MAX_RULE} bytes"));
+        }
+        if trimmed.contains(|c: char| {
+            c.is_control()
+                || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+        }) {
+            return Err("the rule has control or invisible characters".to_owned());
+        }
         let (name, pattern) = match trimmed.split_once('(') {
             None if trimmed.contains(')') => return Err(format!("`)` without `(`; {FORM}")),
             None => (trimmed, None),
@@ -75,8 +88,16 @@ impl Rule {
             Subject::Kind(kind) => Some(*kind),
             Subject::Tool(name) => kind_of_tool(name),
         };
+        if let Some(meant) = misspelt_kind(name) {
+            return Err(format!("`{name}` is not a kind; write `{meant}` (or, for a tool with this name, `{name}*`)"));
+        }
         let pattern = pattern.map(|pattern| Pattern::parse(pattern, kind)).transpose()?;
-        Ok(Self { text: text.to_owned(), source, subject, pattern })
+        Ok(Self { text: text.to_owned(), source, subject, pattern, lower: name.to_lowercase() })
+    }
+
+    /// Whether it is about any target of its kind.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.pattern.is_none()
     }
 
     /// The kind of the tools that it is about, if it is known.
@@ -94,72 +115,90 @@ impl Rule {
             Subject::Tool(name) => !part.redirection && allows_tool(name, tool, part),
         };
         let Some(pattern) = self.pattern.as_ref().filter(|_| is_subject) else { return is_subject };
+        if part.doubt.is_some() || part.vague {
+            return false;
+        }
         match &part.target {
-            Target::Command(command) => !command.altered && pattern.command.matches_strictly(&command.words),
+            Target::Command(command) => pattern.command.matches_strictly(command),
             Target::Path(path) => pattern.path.as_ref().is_some_and(|pattern| pattern.matches_strictly(path)),
             Target::Host(host) => pattern.host.as_ref().is_some_and(|pattern| pattern.matches_strictly(host)),
-            Target::Mcp(server, tool) => {
-                pattern.mcp.as_ref().is_some_and(|(servers, tools)| wildcard(servers, server) && wildcard(tools, tool))
-            }
+            // A name with several `__` can be read in several ways.
+            Target::Mcp(names) => pattern.mcp.as_ref().is_some_and(|(servers, tools)| {
+                names.iter().all(|(server, tool)| wildcard(servers, server) && wildcard(tools, tool))
+            }),
             Target::Nothing | Target::Opaque(_) => false,
         }
     }
 
     /// Whether it may concern the part. Rules that deny or ask are compared in this way.
     pub(crate) fn matches_liberally(&self, tool: &str, part: &Part) -> Certainty {
+        let certainty = self.matches_target(tool, part);
+        match certainty {
+            Certainty::Yes if part.vague => Certainty::Maybe,
+            Certainty::Maybe if part.shadow && !part.hides && !part.vague => Certainty::No,
+            certainty => certainty,
+        }
+    }
+
+    fn matches_target(&self, tool: &str, part: &Part) -> Certainty {
         let is_subject = match &self.subject {
             Subject::Kind(kind) => concerns(*kind, part),
-            Subject::Tool(name) => wildcard(&name.to_lowercase(), &tool.to_lowercase()).into(),
+            Subject::Tool(name) if name.contains('*') => wildcard(&self.lower, tool).into(),
+            Subject::Tool(_) => (self.lower == tool).into(),
         };
         let Some(pattern) = &self.pattern else { return is_subject };
         if is_subject == Certainty::No {
             return self.matches_unprefixed(tool, part);
         }
         match &part.target {
-            Target::Command(command) => pattern.command.matches_liberally(&command.words),
-            Target::Path(path) => match &pattern.path {
-                Some(pattern) if pattern.matches_liberally(path) => Certainty::Yes,
-                Some(_) if !path.is_certain() => Certainty::Maybe,
-                _ => Certainty::No,
-            },
+            Target::Command(command) => pattern.command.matches_liberally(command.words()),
+            Target::Path(path) => {
+                pattern.path.as_ref().map_or(Certainty::No, |pattern| pattern.matches_liberally(path))
+            }
             Target::Host(host) => match &pattern.host {
                 Some(pattern) => pattern.matches_liberally(host).map_or(Certainty::Maybe, Certainty::from),
                 None => Certainty::No,
             },
-            Target::Mcp(server, tool) => match &pattern.mcp {
+            Target::Mcp(names) => match &pattern.mcp {
                 Some((servers, tools)) => {
                     let matches = |pattern: &str, name: &str| wildcard(&pattern.to_lowercase(), &name.to_lowercase());
-                    (matches(servers, server) && matches(tools, tool)).into()
+                    names.iter().any(|(server, tool)| matches(servers, server) && matches(tools, tool)).into()
                 }
                 None => Certainty::No,
             },
             Target::Nothing => self.matches_unprefixed(tool, part),
-            Target::Opaque(_) if pattern.text == "*" => Certainty::Yes,
+            Target::Opaque(_) if pattern.text == "*" && is_subject == Certainty::Yes => Certainty::Yes,
             Target::Opaque(text) => {
-                let is_command = matches!(part.kind, Some(Kind::Execute) | None);
-                if is_command && pattern.command.occurs_in(text) { Certainty::Yes } else { Certainty::Maybe }
+                let is_command = matches!(part.kind, Some(Kind::Execute) | None)
+                    && self.kind().is_none_or(|kind| kind == Kind::Execute);
+                if is_command && pattern.command.occurs_in(&text.words) { Certainty::Yes } else { Certainty::Maybe }
             }
         }
     }
 
-    /// Some agents name a tool of an MCP server without the server.
+    /// Some agents name a tool of an MCP server in other ways, or without the server.
     fn matches_unprefixed(&self, tool: &str, part: &Part) -> Certainty {
         let pattern = self.pattern.as_ref().and_then(|pattern| pattern.mcp.as_ref());
-        match pattern {
-            Some((servers, tools)) if self.subject == Subject::Kind(Kind::Mcp) && part.kind.is_none() => {
-                let tool = tool.to_lowercase();
-                let (servers, tools) = (servers.to_lowercase(), tools.to_lowercase());
-                let prefixed =
-                    [format!("{servers}__{tools}"), format!("{servers}_{tools}"), format!("{servers}/{tools}")];
-                if prefixed.iter().any(|name| wildcard(name, &tool)) || (tools != "*" && wildcard(&tools, &tool)) {
-                    Certainty::Yes
-                } else if tools == "*" {
-                    Certainty::Maybe
-                } else {
-                    Certainty::No
-                }
-            }
-            _ => Certainty::No,
+        let Some((servers, tools)) = pattern.filter(|_| self.subject == Subject::Kind(Kind::Mcp)) else {
+            return Certainty::No;
+        };
+        if matches!(part.target, Target::Mcp(_)) || kind_of_tool(tool).is_some() || part.redirection {
+            return Certainty::No;
+        }
+        let (servers, tools) = (servers.to_lowercase(), tools.to_lowercase());
+        let is_prefixed = ["__", "_", "/", ".", "-", ":", " "].iter().any(|sign| {
+            let name = format!("{servers}{sign}{tools}");
+            wildcard(&name, tool)
+                || wildcard(&format!("mcp{sign}{name}"), tool)
+                || wildcard(&format!("mcp_{name}"), tool)
+        });
+        let is_alone = tools != "*" && wildcard(&tools, tool);
+        if is_prefixed || (is_alone && part.kind.is_none()) {
+            Certainty::Yes
+        } else if is_alone || (tools == "*" && part.kind.is_none() && !part.shadow) {
+            Certainty::Maybe
+        } else {
+            Certainty::No
         }
     }
 }
@@ -186,6 +225,11 @@ fn concerns(kind: Kind, part: &Part) -> Certainty {
             _ => Certainty::No,
         };
     };
+    let is_file = matches!(kind, Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search);
+    if is_file && known == Kind::Execute && matches!(part.target, Target::Opaque(_)) {
+        // A command that cannot be read may open any file.
+        return Certainty::Maybe;
+    }
     kind.covers(known).into()
 }
 

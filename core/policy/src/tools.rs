@@ -4,9 +4,17 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use crate::command::{self, Item, Word};
-use crate::path::{FilePath, resolve};
+use crate::arguments::{self, Arguments, all_texts, plain};
+use crate::command::pattern::loose_words;
+use crate::command::{self, Command, Item, Word};
+use crate::path::{FilePath, GlobUse, resolve};
+use crate::programs::{self, FileUse};
 use crate::{Call, host};
+
+/// How many addresses are looked for in the texts of a call.
+const MAX_ADDRESSES: usize = 100;
+/// How many files the words of the commands of a call may name.
+const MAX_OPERANDS: usize = 200;
 
 /// The kind of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,46 +200,30 @@ const OTHER_SHELLS: &[&str] = &[
     "runcode",
 ];
 
-const COMMAND_KEYS: &[&str] = &["command", "cmd", "commandline", "script", "commands", "code", "input", "chars"];
-const ARGUMENT_KEYS: &[&str] = &["args", "argv", "arguments"];
-const ENVIRONMENT_KEYS: &[&str] = &["env", "environment", "envvars", "shell", "stdin"];
-const DIRECTORY_KEYS: &[&str] = &["cwd", "workdir", "workingdirectory", "directory", "dir"];
-const PATH_KEYS: &[&str] = &[
-    "path",
-    "paths",
-    "filepath",
-    "filepaths",
-    "absolutepath",
-    "filename",
-    "file",
-    "files",
-    "notebookpath",
-    "targetfile",
-    "target",
-    "source",
-    "destination",
-    "src",
-    "dst",
-    "dest",
-    "from",
-    "to",
-    "oldpath",
-    "newpath",
-    "directory",
-    "dir",
-    "dirpath",
-    "targetdirectory",
-    "relativeworkspacepath",
-    "uri",
-    "fileuri",
-    "folder",
-    "filepattern",
-    "outputpath",
-];
-const URL_KEYS: &[&str] = &["url", "urls", "uri", "href", "link"];
-const PATCH_KEYS: &[&str] = &["patch", "input", "patchtext", "diff"];
 /// Lines of a patch that name a file.
 const PATCH_LINES: &[&str] = &["*** Update File: ", "*** Add File: ", "*** Delete File: ", "*** Move to: "];
+
+/// Words that people write for kinds.
+const MEANT: &[(&str, &str)] = &[
+    ("exec", "execute"),
+    ("run", "execute"),
+    ("command", "execute"),
+    ("file", "read"),
+    ("url", "fetch"),
+    ("http", "fetch"),
+    ("web", "fetch"),
+    ("network", "fetch"),
+    ("remove", "delete"),
+];
+
+/// Which parts the policy needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    /// A rule is about files, so the words of commands are looked at as files, too.
+    pub(crate) paths: bool,
+    /// A rule is about hosts.
+    pub(crate) hosts: bool,
+}
 
 /// A part of a call that needs a decision.
 #[derive(Debug)]
@@ -241,8 +233,88 @@ pub(crate) struct Part {
     pub(crate) target: Target,
     /// Only rules that deny or ask look at it: the part may exist, or is decided as another part as well.
     pub(crate) shadow: bool,
+    /// It may be something else that a rule denies, although it is a shadow.
+    pub(crate) hides: bool,
+    /// It may not exist at all: a rule that matches it is not certain.
+    pub(crate) vague: bool,
     /// A file that a command of the shell writes or reads, which a rule for the tool itself does not allow.
     pub(crate) redirection: bool,
+    /// Why no allow rule with a pattern may speak about it.
+    pub(crate) doubt: Option<String>,
+    /// The command that hides this part. If an allow rule spells the command, the part needs no decision.
+    pub(crate) spelled: Option<Box<Part>>,
+}
+
+impl Part {
+    fn new(kind: Option<Kind>, target: Target) -> Self {
+        Self { kind, target, shadow: false, hides: false, vague: false, redirection: false, doubt: None, spelled: None }
+    }
+
+    /// A copy of the part, if it is a command.
+    fn of_command(&self) -> Box<Self> {
+        let target = match &self.target {
+            Target::Command(command) => Target::Command(command.clone()),
+            _ => Target::Nothing,
+        };
+        Box::new(Self { doubt: self.doubt.clone(), ..Self::new(self.kind, target) })
+    }
+
+    /// The part as people read it.
+    pub(crate) fn text(&self, tool: &str) -> String {
+        match &self.target {
+            Target::Command(command) => command.text(),
+            Target::Path(path) => path.text.clone(),
+            Target::Host(host) => host.text.clone(),
+            Target::Opaque(opaque) if !opaque.text.is_empty() => opaque.text.clone(),
+            Target::Mcp(_) | Target::Nothing | Target::Opaque(_) => tool.to_owned(),
+        }
+    }
+
+    /// Why the part cannot be decided, for people.
+    pub(crate) fn why(&self) -> Option<String> {
+        let why = match &self.target {
+            Target::Command(command) => match command.altered {
+                Some(altered) => Some(altered.to_owned()),
+                None => command
+                    .words()
+                    .iter()
+                    .find(|word| word.literal().is_none())
+                    .map(|word| format!("only the shell knows what `{}` stands for", word.text()))
+                    .or_else(|| command.dangers.first().map(|danger| format!("`{}` {}", danger.option, danger.effect))),
+            },
+            Target::Path(path) => path.doubt().map(str::to_owned),
+            Target::Host(host) if !host.is_known() => Some("programs can read the address differently".to_owned()),
+            Target::Opaque(opaque) => Some(opaque.reason.clone()),
+            _ => None,
+        };
+        self.doubt.clone().or(why)
+    }
+
+    /// The narrowest rule that allows the part.
+    pub(crate) fn allowing_rule(&self, tool: &str) -> Option<String> {
+        let kind = self.kind?;
+        let name = Kind::ALL.iter().find(|(_, known)| *known == kind).map(|(name, _)| *name)?;
+        if self.doubt.is_some() {
+            return None;
+        }
+        let is_plain =
+            |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c == '*' || c.is_control());
+        match &self.target {
+            Target::Command(command) if command.altered.is_none() => {
+                let words: Option<Vec<&str>> =
+                    command.words().iter().map(|word| word.literal().filter(|word| is_plain(word))).collect();
+                words.filter(|words| words.len() < 100).map(|words| format!("{name}({})", words.join(" ")))
+            }
+            Target::Path(path) => path.pattern().map(|path| format!("{name}({path})")),
+            Target::Host(host) => host.pattern().map(|host| format!("{name}({host})")),
+            Target::Mcp(names) => match &**names {
+                [(server, tool)] => Some(format!("{name}({server}/{tool})")),
+                _ => is_name(tool).then(|| tool.to_owned()),
+            },
+            Target::Nothing => Some(name.to_owned()),
+            _ => None,
+        }
+    }
 }
 
 /// The target of a part.
@@ -251,39 +323,74 @@ pub(crate) enum Target {
     Command(Command),
     Path(FilePath),
     Host(host::Host),
-    Mcp(String, String),
+    /// The servers and tools that the name can be split into.
+    Mcp(Vec<(String, String)>),
     /// The tool has no target that a pattern could describe.
     Nothing,
-    /// The target cannot be decided. The text is what is known of it.
-    Opaque(String),
+    /// The target cannot be decided.
+    Opaque(Opaque),
 }
 
-/// A simple command.
+/// What is known of a target that cannot be decided.
 #[derive(Debug)]
-pub(crate) struct Command {
-    pub(crate) words: Vec<Word>,
-    /// It runs with another environment or elsewhere, so that an allow rule cannot speak about it.
-    pub(crate) altered: bool,
+pub(crate) struct Opaque {
+    pub(crate) text: String,
+    pub(crate) reason: String,
+    /// The words of the text, in lower case.
+    pub(crate) words: Vec<String>,
 }
 
-/// Returns the name of a tool without case, `_` and `-`, for comparisons.
-fn plain(name: &str) -> String {
-    name.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
+impl Target {
+    fn opaque(text: String, reason: String) -> Self {
+        let words = loose_words(&text);
+        Self::Opaque(Opaque { text, reason, words })
+    }
+}
+
+/// The kind that a word means, if the word is neither a kind nor a tool of a known agent.
+pub(crate) fn misspelt_kind(name: &str) -> Option<&'static str> {
+    if kind_of_tool(name).is_some() || Kind::parse(name).is_some() {
+        return None;
+    }
+    let kinds = || Kind::ALL.iter().map(|(kind, _)| *kind);
+    let meant = MEANT.iter().find(|(word, _)| *word == name).map(|(_, kind)| *kind);
+    meant
+        .or_else(|| kinds().find(|kind| kind.eq_ignore_ascii_case(name)))
+        .or_else(|| kinds().find(|kind| is_near(kind, &name.to_lowercase())))
+}
+
+/// Whether one letter differs, is missing or is too much, or two neighbours are exchanged.
+fn is_near(kind: &str, name: &str) -> bool {
+    let (kind, name) = (kind.as_bytes(), name.as_bytes());
+    let start = kind.iter().zip(name).take_while(|(a, b)| a == b).count();
+    let (kind, name) = (&kind[start..], &name[start..]);
+    let end = kind.iter().rev().zip(name.iter().rev()).take_while(|(a, b)| a == b).count();
+    match (&kind[..kind.len() - end], &name[..name.len() - end]) {
+        ([a, b], [c, d]) => a == d && b == c,
+        (kind, name) => kind.len().max(name.len()) == 1,
+    }
 }
 
 /// The kind of a tool of a known agent, by its name.
 pub(crate) fn kind_of_tool(name: &str) -> Option<Kind> {
-    if mcp_name(name).is_some() {
+    if !mcp_names(name).is_empty() {
         return Some(Kind::Mcp);
+    }
+    if name.len() > 64 {
+        return None;
     }
     let name = plain(name);
     TOOLS.iter().find(|(_, names)| names.contains(&&*name)).map(|(kind, _)| *kind)
 }
 
-/// The server and the tool of an MCP tool's name.
-fn mcp_name(name: &str) -> Option<(&str, &str)> {
-    let (server, tool) = name.strip_prefix("mcp__")?.split_once("__")?;
-    (is_name(name) && !server.is_empty() && !tool.is_empty()).then_some((server, tool))
+/// The servers and tools that an MCP tool's name can be split into.
+fn mcp_names(name: &str) -> Vec<(String, String)> {
+    let Some(rest) = name.strip_prefix("mcp__").filter(|_| name.len() < 256 && is_name(name)) else {
+        return Vec::new();
+    };
+    let splits =
+        (1..rest.len().saturating_sub(2)).filter(|at| rest.is_char_boundary(*at) && rest[*at..].starts_with("__"));
+    splits.map(|at| (rest[..at].to_owned(), rest[at + 2..].to_owned())).collect()
 }
 
 /// Whether the text can be the name of a tool. Some agents send a title instead, which can be a command.
@@ -292,12 +399,22 @@ pub(crate) fn is_name(text: &str) -> bool {
 }
 
 /// Takes a call apart.
-pub(crate) fn parts(call: Call<'_>, work_dir: &Path) -> Vec<Part> {
-    let mut taker = Taker { call, work_dir, parts: Vec::new() };
+pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs) -> Vec<Part> {
+    let empty = Map::new();
+    let known = arguments::read(call.arguments.unwrap_or(&empty));
+    let mut taker = Taker { call, known, work_dir, needs, parts: Vec::new(), operands: 0 };
     let by_name = kind_of_tool(call.name);
-    let by_agent = call.kind.and_then(Kind::parse).filter(|_| by_name != Some(Kind::Mcp));
+    let by_agent = call.kind.and_then(Kind::parse);
     match (by_name, by_agent) {
         (_, Some(Kind::Mcp)) => taker.take(Kind::Mcp),
+        (Some(Kind::Mcp), by_agent) => {
+            taker.take(Kind::Mcp);
+            // A title can look like the name of an MCP tool.
+            let is_title = |command: &&Value| command.as_str() == Some(call.name);
+            if by_agent == Some(Kind::Execute) && !taker.known.commands.iter().all(|command| is_title(command)) {
+                taker.take(Kind::Execute);
+            }
+        }
         (Some(kind), Some(other)) if kind != other => {
             taker.take(kind);
             // Both could be true: the call needs a decision as each of them.
@@ -307,80 +424,123 @@ pub(crate) fn parts(call: Call<'_>, work_dir: &Path) -> Vec<Part> {
         (None, None) => taker.take_unknown(),
     }
     taker.take_further_paths();
+    if taker.known.is_cut {
+        taker.opaque(by_agent.or(by_name), "it has more targets than are looked at");
+    }
     taker.parts
 }
 
 struct Taker<'a> {
     call: Call<'a>,
+    known: Arguments<'a>,
     work_dir: &'a Path,
+    needs: Needs,
     parts: Vec<Part>,
+    /// How many words of commands were looked at as files.
+    operands: usize,
 }
 
 impl Taker<'_> {
     fn add(&mut self, kind: Option<Kind>, target: Target) {
-        self.parts.push(Part { kind, target, shadow: false, redirection: false });
+        let mut part = Part::new(kind, target);
+        if kind != Some(Kind::Mcp) {
+            part.doubt =
+                self.known.doubt.as_ref().map(|name| format!("the meaning of the argument `{name}` is not known"));
+        }
+        self.parts.push(part);
     }
 
-    fn opaque(&mut self, kind: Option<Kind>) {
-        let mut texts = self.call.arguments.map(strings).unwrap_or_default();
+    fn opaque(&mut self, kind: Option<Kind>, reason: &str) {
         // Some agents send a title, such as the command, instead of the name of the tool.
-        texts.extend(Some(self.call.name).filter(|name| kind_of_tool(name).is_none()).map(str::to_owned));
-        texts.extend(self.call.about.map(str::to_owned));
-        self.add(kind, Target::Opaque(texts.join("\n")));
+        let title = Some(self.call.name).filter(|name| kind_of_tool(name).is_none());
+        let texts = self.call.arguments.map(all_texts).unwrap_or_default();
+        let mut text = String::new();
+        for piece in texts.into_iter().chain(title).chain(self.call.about) {
+            // The rest is not searched either.
+            if text.len() + piece.len() > 1 << 20 {
+                text.extend(piece.chars().take(64 << 10));
+                break;
+            }
+            text.push_str(piece);
+            text.push('\n');
+        }
+        self.add(kind, Target::opaque(text.trim_end().to_owned(), reason.to_owned()));
     }
 
     fn take(&mut self, kind: Kind) {
-        let Some(arguments) = self.call.arguments else {
-            // The name says everything that a rule for an MCP tool is about.
-            return if kind == Kind::Mcp { self.take_mcp() } else { self.opaque(Some(kind)) };
-        };
+        if self.call.arguments.is_none() && kind != Kind::Mcp {
+            return self.opaque(Some(kind), "the agent did not send the arguments");
+        }
         match kind {
-            Kind::Execute => self.take_command(Some(kind), arguments),
+            Kind::Execute => self.take_command(Some(kind)),
             Kind::Think => self.add(Some(kind), Target::Nothing),
             Kind::Mcp => self.take_mcp(),
-            Kind::Fetch => self.take_hosts(Some(kind), arguments),
-            Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search => self.take_paths(kind, arguments),
+            Kind::Fetch => self.take_hosts(Some(kind)),
+            Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search => self.take_paths(kind),
         }
-        if kind != Kind::Execute
-            && !matches!(
-                &*plain(self.call.name),
-                "strreplaceeditor" | "strreplacebasededittool" | "developertexteditor" | "texteditor"
-            )
-        {
-            self.add_shadows(arguments, kind != Kind::Mcp);
+        let name = plain(self.call.name);
+        let is_editor = matches!(
+            &*name,
+            "strreplaceeditor"
+                | "strreplacebasededittool"
+                | "developertexteditor"
+                | "texteditor"
+                | "fswrite"
+                | "fsread"
+        );
+        if kind != Kind::Execute && kind != Kind::Think && !is_editor {
+            self.add_shadows(kind);
         }
     }
 
     /// A tool of another kind can still run a command: rules that deny or ask look at it.
-    fn add_shadows(&mut self, arguments: &Map<String, Value>, has_kind: bool) {
+    fn add_shadows(&mut self, kind: Kind) {
         let start = self.parts.len();
-        if values(arguments, &COMMAND_KEYS[..4]).next().is_some() {
-            self.take_command(None, arguments);
+        if self.has_command() {
+            self.take_command(None);
         }
-        if !has_kind {
-            for path in path_texts(arguments) {
-                let target = self.path_target(&path, self.work_dir);
+        if matches!(kind, Kind::Mcp | Kind::Fetch) {
+            for path in self.known.paths.clone() {
+                let target = self.path_target(path, self.work_dir);
                 self.add(None, target);
             }
-            if values(arguments, URL_KEYS).next().is_some() {
-                self.take_hosts(None, arguments);
-            }
+        }
+        if kind != Kind::Fetch && !self.known.urls.is_empty() {
+            self.take_hosts(None);
         }
         self.parts[start..].iter_mut().for_each(|part| part.shadow = true);
     }
 
+    fn has_command(&self) -> bool {
+        self.call.arguments.is_some_and(|arguments| {
+            arguments.iter().any(|(name, value)| {
+                !value.is_null() && matches!(&*plain(name), "command" | "cmd" | "commandline" | "script" | "commands")
+            })
+        })
+    }
+
     /// A tool of which only the name and the arguments are known.
     fn take_unknown(&mut self) {
-        let Some(arguments) = self.call.arguments else { return self.opaque(None) };
-        if values(arguments, &COMMAND_KEYS[..4]).next().is_some() {
-            self.take_command(None, arguments);
+        if self.call.arguments.is_none() {
+            return self.opaque(None, "neither the kind of the tool nor its arguments are known");
         }
-        for path in path_texts(arguments) {
-            let target = self.path_target(&path, self.work_dir);
+        if self.has_command() {
+            self.take_command(None);
+        }
+        for path in self.known.paths.clone() {
+            let target = self.path_target(path, self.work_dir);
             self.add(None, target);
         }
-        if values(arguments, URL_KEYS).next().is_some() {
-            self.take_hosts(None, arguments);
+        for glob in self.known.globs.clone() {
+            let target = Target::Path(resolve(glob, self.work_dir, self.work_dir).into_glob(GlobUse::Search));
+            self.add(None, target);
+        }
+        if !self.known.urls.is_empty() {
+            self.take_hosts(None);
+        }
+        for path in patch_paths(&self.known.patches) {
+            let target = self.path_target(path, self.work_dir);
+            self.add(None, target);
         }
         if self.parts.is_empty() {
             self.add(None, Target::Nothing);
@@ -388,12 +548,14 @@ impl Taker<'_> {
     }
 
     fn take_mcp(&mut self) {
-        // A tool of the program has the name that the program gave it.
-        let (server, tool) = mcp_name(self.call.name).unwrap_or(("program", self.call.name));
-        self.add(Some(Kind::Mcp), Target::Mcp(server.to_owned(), tool.to_owned()));
+        let mut names = mcp_names(self.call.name);
+        if names.is_empty() {
+            names.push(("program".to_owned(), self.call.name.to_owned()));
+        }
+        self.add(Some(Kind::Mcp), Target::Mcp(names));
     }
 
-    /// The paths that the agent names in addition to the arguments. A change of a file is an edit, whatever the kind.
+    /// The paths that the agent names beside the arguments.
     fn take_further_paths(&mut self) {
         let touches_files = |kind: &Kind| !matches!(kind, Kind::Execute | Kind::Fetch | Kind::Think | Kind::Mcp);
         let mut kinds: Vec<Option<Kind>> =
@@ -404,11 +566,18 @@ impl Taker<'_> {
         if shadow {
             kinds.push(None);
         }
-        for (path, kind) in self.call.locations.iter().flat_map(|path| kinds.iter().map(move |kind| (path, *kind))) {
-            let target = self.path_target(path, self.work_dir);
-            self.parts.push(Part { kind, target, shadow, redirection: false });
+        let (locations, diffs) = (self.call.locations, self.call.diffs);
+        if locations.len() + diffs.len() > MAX_OPERANDS {
+            return self.opaque(None, "it has more paths than are looked at");
         }
-        for path in self.call.diffs {
+        for (path, kind) in locations.iter().flat_map(|path| kinds.iter().map(move |kind| (path, *kind))) {
+            let target = self.file_target(kind, path);
+            self.add(kind, target);
+            if let Some(part) = self.parts.last_mut() {
+                part.shadow = shadow;
+            }
+        }
+        for path in diffs {
             let target = self.path_target(path, self.work_dir);
             self.add(Some(Kind::Edit), target);
         }
@@ -418,188 +587,337 @@ impl Taker<'_> {
         Target::Path(resolve(text, base, self.work_dir))
     }
 
-    fn take_paths(&mut self, kind: Kind, arguments: &Map<String, Value>) {
-        let mut paths = path_texts(arguments);
+    fn file_target(&self, kind: Option<Kind>, text: &str) -> Target {
+        let path = resolve(text, self.work_dir, self.work_dir);
+        Target::Path(if matches!(kind, Some(Kind::Delete | Kind::Move)) { path.with_content() } else { path })
+    }
+
+    fn take_paths(&mut self, kind: Kind) {
         let name = plain(self.call.name);
-        if kind == Kind::Edit {
-            for text in values(arguments, PATCH_KEYS).filter_map(Value::as_str) {
-                let lines = text
-                    .lines()
-                    .flat_map(|line| PATCH_LINES.iter().filter_map(|start| line.trim_start().strip_prefix(start)));
-                let before = paths.len();
-                paths.extend(lines.map(str::to_owned));
-                if paths.len() == before {
-                    self.opaque(Some(kind));
-                }
+        let mut paths: Vec<&str> = self.known.paths.clone();
+        if kind == Kind::Edit && !self.known.patches.is_empty() {
+            let of_patch = patch_paths(&self.known.patches);
+            if of_patch.is_empty() && paths.is_empty() {
+                self.opaque(Some(kind), "the patch names no file that is known here");
             }
+            paths.extend(of_patch);
         }
-        let patterns = values(arguments, &["pattern", "glob", "globpattern"]).filter_map(Value::as_str);
-        let leaves = |pattern: &str| {
-            pattern.starts_with(['/', '~', '\\'])
-                || pattern.contains("..")
-                || pattern.contains(':')
-                || pattern.contains('$')
+        let mut globs: Vec<&str> = self.known.globs.clone();
+        if kind == Kind::Search && GLOBS.contains(&&*name) {
+            let patterns = self
+                .call
+                .arguments
+                .into_iter()
+                .flatten()
+                .filter(|(key, _)| matches!(&*plain(key), "pattern" | "patterns"));
+            globs.extend(patterns.filter_map(|(_, value)| value.as_str()));
+        }
+        let leaves = |pattern: &&&str| {
+            pattern.starts_with(['/', '~', '\\']) || pattern.contains("..") || pattern.contains([':', '$', '`'])
         };
-        if kind == Kind::Search {
-            if GLOBS.contains(&&*name) && patterns.into_iter().any(leaves) {
-                return self.opaque(Some(kind));
-            }
-            if paths.is_empty() {
-                paths.push(".".to_owned());
+        if let Some(glob) = globs.iter().find(leaves) {
+            let reason = format!("the glob `{glob}` can lead out of the working directory");
+            self.opaque(Some(kind), &reason);
+        }
+        let bases: Vec<&str> = if paths.is_empty() { vec!["."] } else { paths.clone() };
+        for glob in &globs {
+            // Folders in the arguments are where the glob begins.
+            for base in bases.iter().take(8) {
+                let base = resolve(base, self.work_dir, self.work_dir);
+                let path = resolve(glob, &base.directory(self.work_dir), self.work_dir).into_glob(GlobUse::Search);
+                let mut part = Part::new(Some(kind), Target::Path(path));
+                (part.shadow, part.hides) = (true, true);
+                self.parts.push(part);
             }
         }
         if paths.is_empty() {
-            let lists = kind == Kind::Read && arguments.is_empty();
-            if !lists && self.parts.is_empty() {
-                return self.opaque(Some(kind));
-            }
-            if lists {
-                paths.push(".".to_owned());
+            let arguments_are_empty = self.call.arguments.is_none_or(Map::is_empty);
+            let searches = kind == Kind::Search || !globs.is_empty() || (kind == Kind::Read && arguments_are_empty);
+            if searches && matches!(kind, Kind::Search | Kind::Read) {
+                paths.push(".");
+            } else if self.parts.iter().all(|part| part.shadow) {
+                return self.opaque(Some(kind), "the arguments name no path");
             }
         }
         for path in paths {
-            let target = self.path_target(&path, self.work_dir);
+            let target = self.file_target(Some(kind), path);
             self.add(Some(kind), target);
         }
     }
 
-    fn take_hosts(&mut self, kind: Option<Kind>, arguments: &Map<String, Value>) {
-        let mut found = false;
-        for value in values(arguments, URL_KEYS) {
-            let mut texts = Vec::new();
-            collect(value, &mut texts);
-            for text in texts {
-                found = true;
-                self.add(kind, Target::Host(host::parse(&text)));
-            }
-        }
+    fn take_hosts(&mut self, kind: Option<Kind>) {
+        /// Longer addresses in a text are cut.
+        const MAX_ADDRESS: usize = 2048;
+        let mut hosts: Vec<host::Host> = self.known.urls.iter().map(|text| host::parse(text)).collect();
         // Some tools take the address inside of a text for the model.
-        for text in strings(arguments) {
+        let texts = self.call.arguments.map(all_texts).unwrap_or_default();
+        let mut is_cut = false;
+        for text in texts {
             for (at, _) in text.match_indices("://") {
-                let start = text[..at]
-                    .rfind(|c: char| !c.is_ascii_alphanumeric())
-                    .map_or(0, |at| at + text[at..].chars().next().map_or(1, char::len_utf8));
-                let end = text[at..]
-                    .find(|c: char| c.is_whitespace() || matches!(c, '"' | '<' | '>'))
-                    .map_or(text.len(), |length| at + length);
-                found = true;
-                self.add(kind, Target::Host(host::parse(&text[start..end])));
+                if hosts.len() >= MAX_ADDRESSES {
+                    is_cut = true;
+                    break;
+                }
+                let scheme = text[..at].bytes().rev().take(16).take_while(u8::is_ascii_alphanumeric).count();
+                let rest = &text[at..];
+                let end = rest
+                    .char_indices()
+                    .take(MAX_ADDRESS)
+                    .find(|(_, c)| c.is_whitespace() || matches!(c, '"' | '<' | '>'))
+                    .map_or_else(
+                        || rest.char_indices().nth(MAX_ADDRESS).map_or(rest.len(), |(at, _)| at),
+                        |(at, _)| at,
+                    );
+                hosts.push(host::parse(&text[at - scheme..at + end]));
             }
         }
-        if !found {
-            self.opaque(kind);
+        if hosts.is_empty() || is_cut {
+            self.opaque(
+                kind,
+                if is_cut { "it has more addresses than are looked at" } else { "the arguments name no address" },
+            );
+        }
+        for host in hosts {
+            self.add(kind, Target::Host(host));
         }
     }
 
-    fn take_command(&mut self, kind: Option<Kind>, arguments: &Map<String, Value>) {
+    fn take_command(&mut self, kind: Option<Kind>) {
         let name = plain(self.call.name);
-        let commands: Vec<&Value> = values(arguments, COMMAND_KEYS).collect();
-        let more: Vec<&Value> = values(arguments, ARGUMENT_KEYS).collect();
-        let altered = values(arguments, ENVIRONMENT_KEYS).any(|value| !value.is_null());
         let mut base = resolve(".", self.work_dir, self.work_dir);
-        for directory in values(arguments, DIRECTORY_KEYS) {
+        for directory in self.known.directories.clone() {
             match directory {
                 Value::Null => {}
                 Value::String(text) if text.is_empty() => {}
-                Value::String(text) => base = resolve(text, self.work_dir, self.work_dir),
-                _ => return self.opaque(kind),
+                Value::String(text) => {
+                    // A rule for the files of a folder is also about a command in it.
+                    base = resolve(text, self.work_dir, self.work_dir);
+                    if self.needs.paths {
+                        let mut part = Part::new(Some(Kind::Read), self.path_target(text, self.work_dir));
+                        (part.shadow, part.vague) = (true, true);
+                        self.parts.push(part);
+                    }
+                }
+                _ => return self.opaque(kind, "the working directory is no text"),
             }
         }
-        let altered = altered || !base.is_below();
+        let mut altered = if self.known.environment {
+            Some("the call sets its environment")
+        } else if base.is_outside() {
+            Some("it runs outside of the working directory, or the directory is a link")
+        } else {
+            None
+        };
         let base_dir = base.directory(self.work_dir);
         let other_shell = OTHER_SHELLS.contains(&&*name) || (cfg!(windows) && name != "bash");
         let mut items = Vec::new();
-        match (&*commands, &*more) {
-            ([Value::String(text)], []) if other_shell => items.push(Item::Opaque(text.clone())),
+        let words_of =
+            |words: &'_ [Value]| words.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
+        match (&*self.known.commands, &*self.known.more) {
+            ([Value::String(text)], []) if other_shell => items.push(Item::Opaque {
+                text: text.clone(),
+                reason: format!("text for `{}` is not read", self.call.name),
+                shadow: false,
+                of_command: false,
+            }),
             ([Value::String(text)], []) => command::take_text(text, &mut items),
-            ([Value::Array(words)], []) => match words.iter().map(Value::as_str).collect::<Option<Vec<_>>>() {
-                Some(words) if !other_shell && !words.is_empty() => command::take_words(words, &mut items),
-                _ => return self.opaque(kind),
+            ([Value::Array(words)], []) => match words_of(words) {
+                Some(words) if !other_shell && !words.is_empty() => {
+                    command::take_words(&words.iter().map(|word| &**word).collect::<Vec<_>>(), &mut items);
+                }
+                _ => return self.opaque(kind, "the words of the command are no texts"),
             },
             ([Value::String(program)], [Value::Array(words)])
                 if !program.contains(char::is_whitespace) && !other_shell =>
             {
-                match words.iter().map(Value::as_str).collect::<Option<Vec<_>>>() {
+                match words_of(words) {
                     Some(words) => {
-                        command::take_words(std::iter::once(&**program).chain(words).collect(), &mut items);
+                        let words: Vec<&str> =
+                            std::iter::once(&**program).chain(words.iter().map(|word| &**word)).collect();
+                        command::take_words(&words, &mut items);
                     }
-                    None => return self.opaque(kind),
+                    None => return self.opaque(kind, "the words of the command are no texts"),
                 }
             }
-            _ => return self.opaque(kind),
+            ([], []) => return self.opaque(kind, "the arguments name no command"),
+            _ => return self.opaque(kind, "the arguments have several commands"),
         }
         if items.is_empty() {
-            return self.opaque(kind);
+            return self.opaque(kind, "the arguments name no command");
         }
-        let moves =
-            items.iter().any(|item| matches!(item, Item::Command { words, .. } if command::changes_directory(words)));
+        let moves: Vec<&[Word]> = items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Command { command, shadow: false } if command::changes_directory(command.words()) => {
+                    Some(command.words())
+                }
+                _ => None,
+            })
+            .collect();
+        // The one folder in which the commands run from then on.
+        let folder = match &*moves {
+            [] => None,
+            [[_, Word::Literal(folder)]] if !folder.starts_with('-') => Some(resolve(folder, &base_dir, self.work_dir)),
+            _ => Some(resolve("", self.work_dir, self.work_dir)),
+        };
+        if folder.as_ref().is_some_and(FilePath::is_outside) {
+            altered = altered.or(Some("it runs outside of the working directory, or in a folder that is not known"));
+        }
+        let moves = folder.is_some();
+        let folder = folder.filter(|folder| !folder.is_outside()).map(|folder| folder.directory(self.work_dir));
         for item in items {
             match item {
-                Item::Command { words, altered: own, shadow } => {
-                    let target = Target::Command(Command { words, altered: own || altered });
-                    self.parts.push(Part { kind, target, shadow, redirection: false });
+                Item::Command { mut command, shadow } => {
+                    let is_move = command::changes_directory(command.words());
+                    command.altered = command.altered.or(altered.filter(|_| !is_move || !moves));
+                    self.add_operands(&mut command, shadow, &base_dir, folder.as_deref(), moves);
+                    self.add(kind, Target::Command(command));
+                    if let Some(part) = self.parts.last_mut() {
+                        part.shadow = shadow;
+                    }
                 }
-                Item::Opaque(text) => self.add(kind, Target::Opaque(text)),
-                Item::Write(word) => self.add_redirection(Kind::Edit, word, moves, &base_dir, false),
-                Item::Read(word) => self.add_redirection(Kind::Read, word, moves, &base_dir, true),
+                Item::Opaque { text, reason, shadow, of_command } => {
+                    let command =
+                        self.parts.iter().rev().find(|part| !part.shadow && matches!(part.target, Target::Command(_)));
+                    let spelled = command.filter(|_| of_command).map(Part::of_command);
+                    self.add(kind, Target::opaque(text, reason));
+                    if let Some(part) = self.parts.last_mut() {
+                        (part.shadow, part.hides, part.spelled) = (shadow, shadow, spelled);
+                    }
+                }
+                Item::Write(word) => self.add_redirection(Kind::Edit, &word, moves, &base_dir, false),
+                Item::Read(word) => self.add_redirection(Kind::Read, &word, moves, &base_dir, true),
             }
         }
     }
 
-    fn add_redirection(&mut self, kind: Kind, word: Word, moves: bool, base: &Path, shadow: bool) {
+    /// Adds the files and hosts that the words of a command may name.
+    fn add_operands(&mut self, command: &mut Command, shadow: bool, base: &Path, folder: Option<&Path>, moves: bool) {
+        let words = command.words().to_vec();
+        let Some(name) = words.first().and_then(Word::literal) else { return };
+        let usage = programs::file_use(name);
+        let is_network = programs::is_network(name);
+        let writes =
+            usage == Some(FileUse::Write) || command.dangers.iter().any(|danger| danger.effect.starts_with("write"));
+        let mut outside = Vec::new();
+        for (at, word) in words.iter().enumerate().skip(1) {
+            let text = word.text();
+            if self.needs.hosts
+                && (text.contains("://") || (is_network && !text.starts_with('-')))
+                && self.operands < MAX_OPERANDS
+            {
+                self.operands += 1;
+                let start = text.find("http").filter(|_| text.contains("://")).unwrap_or(0);
+                let mut part = Part::new(Some(Kind::Fetch), Target::Host(host::parse(&text[start..])));
+                part.shadow = true;
+                self.parts.push(part);
+            }
+            for (piece, is_whole) in pieces(text) {
+                let is_like_path = piece.contains(['/', '.', '~']);
+                let is_option = text.starts_with('-') && is_whole;
+                if self.operands >= MAX_OPERANDS {
+                    if self.operands == MAX_OPERANDS && (self.needs.paths || self.needs.hosts) {
+                        let mut part = Part::new(
+                            Some(Kind::Execute),
+                            Target::opaque(command.text(), "it names more files than are looked at".to_owned()),
+                        );
+                        (part.shadow, part.hides) = (true, true);
+                        self.parts.push(part);
+                        self.operands += 1;
+                    }
+                    outside.push(at);
+                    break;
+                }
+                if is_option || (!shadow && !self.needs.paths && !is_like_path) {
+                    continue;
+                }
+                self.operands += 1;
+                let path = resolve(piece, folder.unwrap_or(base), self.work_dir);
+                if is_like_path && path.is_outside() || (!is_like_path && path.is_link()) {
+                    outside.push(at);
+                }
+                if !self.needs.paths || usage == Some(FileUse::None) {
+                    continue;
+                }
+                let kind = match usage {
+                    Some(FileUse::Read) if !writes => Some(Kind::Read),
+                    Some(FileUse::Delete) => Some(Kind::Delete),
+                    Some(_) => Some(Kind::Edit),
+                    None => None,
+                };
+                // The words of an unknown program are files only if they look like files.
+                if (kind.is_none() || !is_whole) && !is_like_path {
+                    continue;
+                }
+                let path =
+                    if moves && folder.is_none() && !Path::new(piece).is_absolute() { path.into_doubt() } else { path };
+                let path = if kind == Some(Kind::Delete) { path.with_content() } else { path };
+                let is_dynamic = word.literal().is_none();
+                let mut part =
+                    Part::new(kind, Target::Path(if is_dynamic { path.into_glob(GlobUse::Shell) } else { path }));
+                (part.shadow, part.hides, part.vague) = (true, is_dynamic || moves, kind.is_none() || !is_whole);
+                self.parts.push(part);
+            }
+        }
+        command.outside = outside;
+    }
+
+    fn add_redirection(&mut self, kind: Kind, word: &Word, moves: bool, base: &Path, shadow: bool) {
         let target = match word {
             Word::Literal(text) => {
-                let mut path = resolve(&text, base, self.work_dir);
-                if moves && !Path::new(&text).is_absolute() {
-                    path.make_undecidable();
+                let mut path = resolve(text, base, self.work_dir);
+                if moves && !Path::new(text).is_absolute() {
+                    path = path.into_doubt();
                 }
                 Target::Path(path)
             }
-            Word::Dynamic(text) => Target::Opaque(text),
-        };
-        self.parts.push(Part { kind: Some(kind), target, shadow, redirection: true });
-    }
-}
-
-/// The values under these names.
-fn values<'a>(arguments: &'a Map<String, Value>, keys: &'a [&str]) -> impl Iterator<Item = &'a Value> {
-    arguments.iter().filter(|(key, value)| !value.is_null() && keys.contains(&&*plain(key))).map(|(_, value)| value)
-}
-
-fn collect(value: &Value, texts: &mut Vec<String>) {
-    match value {
-        Value::String(text) => texts.push(text.clone()),
-        Value::Array(items) => items.iter().for_each(|item| collect(item, texts)),
-        Value::Object(fields) => fields.values().for_each(|item| collect(item, texts)),
-        _ => {}
-    }
-}
-
-/// All texts of the arguments.
-fn strings(arguments: &Map<String, Value>) -> Vec<String> {
-    let mut texts = Vec::new();
-    arguments.values().for_each(|value| collect(value, &mut texts));
-    texts
-}
-
-/// The paths of the arguments, also inside of lists and objects.
-fn path_texts(arguments: &Map<String, Value>) -> Vec<String> {
-    let mut texts = Vec::new();
-    for (key, value) in arguments {
-        match value {
-            Value::String(text) if PATH_KEYS.contains(&&*plain(key)) => texts.push(text.clone()),
-            Value::Array(items) => {
-                for item in items {
-                    match item {
-                        Value::String(text) if PATH_KEYS.contains(&&*plain(key)) => texts.push(text.clone()),
-                        Value::Object(fields) => texts.extend(path_texts(fields)),
-                        _ => {}
-                    }
-                }
+            Word::Dynamic(text) => {
+                Target::opaque(text.clone(), "only the shell knows the file of the redirection".to_owned())
             }
-            Value::Object(fields) => texts.extend(path_texts(fields)),
-            _ => {}
+        };
+        let mut part = Part::new(Some(kind), target);
+        (part.shadow, part.hides, part.redirection) = (shadow, shadow, true);
+        self.parts.push(part);
+    }
+}
+
+/// The texts inside of a word that can be a path, and whether it is the word itself: values of options, `of=…`, `HEAD:…`, `@…`.
+fn pieces(text: &str) -> Vec<(&str, bool)> {
+    let mut pieces = vec![(text, true)];
+    let is_option = text.starts_with('-');
+    for sign in ['=', ':', '@'] {
+        if let Some((_, rest)) = text.split_once(sign) {
+            pieces.push((rest, false));
         }
     }
-    texts
+    if is_option && !text.starts_with("--") {
+        let value = text.char_indices().nth(2).map_or("", |(at, _)| &text[at..]);
+        // Behind joined options, a path begins anywhere.
+        let path = text.find(['/', '.', '~']).map_or("", |at| &text[at..]);
+        pieces.extend([(value, false), (path, false)]);
+    }
+    pieces.retain(|(piece, _)| !piece.is_empty());
+    pieces
+}
+
+/// The files that patches name.
+fn patch_paths<'a>(patches: &[&'a str]) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for line in patches.iter().flat_map(|patch| patch.lines()) {
+        let line = line.trim_start();
+        let path = PATCH_LINES.iter().find_map(|start| line.strip_prefix(start));
+        let path = path.or_else(|| {
+            let path = line.strip_prefix("--- ").or_else(|| line.strip_prefix("+++ "))?;
+            let path = path.split('\t').next().unwrap_or(path).trim_end();
+            Some(path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path))
+                .filter(|path| *path != "/dev/null")
+        });
+        let path = path.or_else(|| {
+            ["rename from ", "rename to ", "copy from ", "copy to "].iter().find_map(|start| line.strip_prefix(start))
+        });
+        if found.len() <= MAX_OPERANDS {
+            found.extend(path);
+        }
+    }
+    found
 }

@@ -1,92 +1,180 @@
-//! Rules that can never decide: no call matches them, or another rule decides first.
+//! Rules that can never decide: no call matches them, or another rule decides first. The engine itself says so, about calls that
+//! are made for each rule.
 
-use crate::Decision;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
 use crate::rule::{Rule, Subject};
 use crate::tools::{Kind, kind_of_tool};
+use crate::{Call, Decision, Policy};
 
-/// Words that people write for kinds.
-const MEANT: &[(&str, &str)] = &[
-    ("exec", "execute"),
-    ("run", "execute"),
-    ("cmd", "execute"),
-    ("command", "execute"),
-    ("write", "edit"),
-    ("file", "read"),
-    ("url", "fetch"),
-    ("http", "fetch"),
-    ("web", "fetch"),
-    ("network", "fetch"),
-    ("remove", "delete"),
-    ("rename", "move"),
-    ("grep", "search"),
-    ("glob", "search"),
-];
-
-/// Returns the warnings of a rule set.
-pub(crate) fn find(default: Decision, deny: &[Rule], ask: &[Rule], allow: &[Rule]) -> Vec<String> {
-    let lists = [("deny", deny), ("ask", ask), ("allow", allow)];
+/// Returns the warnings of a policy.
+pub(crate) fn find(policy: &Policy) -> Vec<String> {
+    // No file of this directory exists, so no path is a link.
+    let work_dir = Path::new(if cfg!(windows) { r"C:\no-such-directory\work" } else { "/no-such-directory/work" });
+    let lists = [("deny", &policy.deny), ("ask", &policy.ask), ("allow", &policy.allow)];
     let mut warnings = Vec::new();
-    let mut earlier: Vec<(&str, &Rule)> = Vec::new();
+    let mut seen = std::collections::HashSet::new();
     for (list, rules) in lists {
-        for rule in rules {
-            let mut warn = |reason: String| warnings.push(format!("{}: {list} {:?}: {reason}", rule.source, rule.text));
-            if let Some(reason) = never_matches(rule) {
-                warn(reason);
-            } else if let Some((first, by)) = earlier.iter().find(|(_, by)| covers(by, rule)) {
-                warn(format!("it has no effect, because {first} {:?} decides first", by.text));
-            } else if list == "allow" && default == Decision::Allow {
-                warn("it has no effect, because the default is `allow`".to_owned());
-            } else if list == "allow"
-                && let Some(reason) = never_allows(rule)
-            {
-                warn(reason);
-            }
-            earlier.push((list, rule));
+        for rule in rules.rules.iter().filter(|rule| !rule.source.starts_with("preset ")) {
+            let reason = if seen.insert((list, rule.text.trim())) {
+                problem(policy, list, rule, work_dir)
+            } else {
+                Some(format!("it has no effect, because {list} {:?} decides first", rule.text.trim()))
+            };
+            warnings.extend(reason.map(|reason| format!("{}: {list} {:?}: {reason}", rule.source, rule.text)));
         }
     }
     warnings
 }
 
-/// Whether every call that the second rule matches is matched by the first.
-fn covers(first: &Rule, second: &Rule) -> bool {
-    let wider = match (&first.subject, &second.subject) {
-        (Subject::Kind(kind), _) => second.kind() == Some(*kind),
-        (first, second) => first == second,
+fn problem(policy: &Policy, list: &str, rule: &Rule, work_dir: &Path) -> Option<String> {
+    if let Some(reason) = never_matches(rule) {
+        return Some(reason);
+    }
+    if list == "allow" {
+        if let Some(reason) = never_allows(rule) {
+            return Some(reason);
+        }
+        let is_outside = |work_dir: &Path| {
+            rule.pattern
+                .as_ref()
+                .and_then(|pattern| pattern.path.as_ref())
+                .is_some_and(|path| path.is_outside(work_dir))
+        };
+        let is_about_files = rule.kind().is_some_and(|kind| !matches!(kind, Kind::Execute | Kind::Mcp));
+        if is_about_files && std::env::current_dir().is_ok_and(|work_dir| is_outside(&work_dir)) {
+            return Some("it allows paths outside of the working directory".to_owned());
+        }
+        if policy.default == Decision::Allow && policy.ask.is_empty() && policy.deny.is_empty() {
+            return Some("it has no effect, because the default is `allow`".to_owned());
+        }
+    }
+    let witnesses = witnesses(rule);
+    if witnesses.is_empty() {
+        return None;
+    }
+    let own = format!("{list}\u{0}{}", rule.text);
+    let mut first = None;
+    for witness in &witnesses {
+        let call =
+            Call { name: &witness.name, kind: witness.kind, arguments: Some(&witness.arguments), ..Call::default() };
+        let (decided, decision) = policy.deciding(call, work_dir);
+        match decided {
+            Some((by, text)) if format!("{by}\u{0}{text}") == own => return None,
+            Some((by, text)) => first = first.or(Some((by, text.to_owned()))),
+            // The rule may decide about other calls than this one.
+            None if decision != Decision::Allow => {}
+            None => return None,
+        }
+    }
+    if let Some((by, text)) = first {
+        return Some(format!("it has no effect, because {by} {text:?} decides first"));
+    }
+    Some(if list == "allow" {
+        "it never allows a call that can be decided; spell the command, the path or the options that it is about"
+            .to_owned()
+    } else {
+        "it decides about no call that is known here".to_owned()
+    })
+}
+
+/// A call that a rule is about.
+struct Witness {
+    name: String,
+    kind: Option<&'static str>,
+    arguments: Map<String, Value>,
+}
+
+fn witnesses(rule: &Rule) -> Vec<Witness> {
+    let mut found = Vec::new();
+    let mut add = |name: &str, kind: Option<&'static str>, arguments: Value| {
+        if let Value::Object(arguments) = arguments {
+            found.push(Witness { name: name.to_owned(), kind, arguments });
+        }
     };
-    let pattern = |rule: &Rule| rule.pattern.as_ref().map(|pattern| pattern.text.clone());
-    wider && (first.pattern.is_none() || pattern(first) == pattern(second))
+    let (name, kind) = match &rule.subject {
+        Subject::Kind(kind) => ("tool".to_owned(), *kind),
+        Subject::Tool(name) => match kind_of_tool(name) {
+            Some(kind) => (name.clone(), kind),
+            None => {
+                if rule.pattern.is_none() {
+                    add(&name.replace('*', "x"), None, json!({}));
+                }
+                return found;
+            }
+        },
+    };
+    let sent = match &rule.subject {
+        Subject::Kind(kind) => Kind::ALL.iter().find(|(_, known)| known == kind).map(|(name, _)| *name),
+        Subject::Tool(_) => None,
+    };
+    let pattern = rule.pattern.as_ref();
+    match kind {
+        Kind::Execute => {
+            let words = pattern.map_or_else(|| vec!["some-program".to_owned()], |pattern| pattern.command.witness());
+            let text = words.join(" ");
+            add(&name, sent, json!({ "command": text }));
+            add(&name, sent, json!({ "command": format!("{text} file") }));
+        }
+        Kind::Fetch => {
+            let address = pattern.and_then(|pattern| pattern.host.as_ref()).map(|host| host.witness());
+            add(&name, sent, json!({ "url": address.unwrap_or_else(|| "https://some.example/".to_owned()) }));
+        }
+        Kind::Think => add(&name, sent, json!({})),
+        Kind::Mcp => {
+            let tool = match pattern.and_then(|pattern| pattern.mcp.as_ref()) {
+                Some((server, tool)) => format!("mcp__{}__{}", server.replace('*', "x"), tool.replace('*', "x")),
+                None if matches!(rule.subject, Subject::Tool(_)) => name.replace('*', "x"),
+                None => "mcp__some__tool".to_owned(),
+            };
+            add(&tool, None, json!({}));
+        }
+        Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search => {
+            let path = match pattern.and_then(|pattern| pattern.path.as_ref()) {
+                Some(path) => path.witness(),
+                None => Some("some-file".to_owned()),
+            };
+            if let Some(path) = path {
+                add(&name, sent, json!({ "path": path }));
+            }
+        }
+    }
+    found
 }
 
 fn never_matches(rule: &Rule) -> Option<String> {
-    let Subject::Tool(name) = &rule.subject else { return None };
-    let meant = MEANT.iter().find(|(word, _)| *word == name).map(|(_, kind)| *kind);
-    let meant = meant.or_else(|| {
-        Kind::ALL.iter().map(|(kind, _)| *kind).find(|kind| kind.eq_ignore_ascii_case(name) && kind != name)
+    let Subject::Tool(name) = &rule.subject else {
+        let (server, _) = rule.pattern.as_ref()?.mcp.as_ref().filter(|_| rule.kind() == Some(Kind::Mcp))?;
+        let is_ambiguous = server.trim_matches('*').contains("__");
+        return is_ambiguous.then(|| {
+            "the name of a server with `__` can be read in two ways, so it allows nothing; name the tool, for example `mcp__my__srv__get`"
+                .to_owned()
+        });
+    };
+    let kinds = Kind::ALL.iter().map(|(kind, _)| *kind);
+    let meant = kinds.clone().find(|kind| kind.eq_ignore_ascii_case(name)).or_else(|| {
+        let kind = kind_of_tool(name)?;
+        Kind::ALL.iter().find(|(_, known)| *known == kind).map(|(name, _)| *name)
     });
-    let meant = meant.or_else(|| Kind::ALL.iter().map(|(kind, _)| *kind).find(|kind| is_near(kind, name)));
     match meant {
-        Some(kind) if rule.pattern.is_some() || kind_of_tool(name).is_none() => {
-            Some(format!("`{name}` is the name of a tool here; for tools of every agent write `{kind}`"))
+        Some(kind)
+            if rule.pattern.is_some() && !name.starts_with(char::is_uppercase) && !name.contains(['_', '-'])
+                || kinds.clone().any(|kind| kind.eq_ignore_ascii_case(name)) && rule.pattern.is_some() =>
+        {
+            Some(format!(
+                "`{name}` is the name of a tool here; for tools of every agent write `{}`",
+                meant.unwrap_or(kind)
+            ))
         }
         _ => None,
-    }
-}
-
-/// Whether one letter differs, is missing or is too much, or two neighbours are exchanged.
-fn is_near(kind: &str, name: &str) -> bool {
-    let (kind, name) = (kind.as_bytes(), name.as_bytes());
-    let start = kind.iter().zip(name).take_while(|(a, b)| a == b).count();
-    let (kind, name) = (&kind[start..], &name[start..]);
-    let end = kind.iter().rev().zip(name.iter().rev()).take_while(|(a, b)| a == b).count();
-    match (&kind[..kind.len() - end], &name[..name.len() - end]) {
-        ([a, b], [c, d]) => a == d && b == c,
-        (kind, name) => kind.len().max(name.len()) == 1,
     }
 }
 
 /// A command is compared word by word, after the shell text was taken apart.
 fn never_allows(rule: &Rule) -> Option<String> {
     let pattern = rule.pattern.as_ref().filter(|_| rule.kind() == Some(Kind::Execute))?;
-    let sign = pattern.text.chars().find(|c| ";|&<>$`".contains(*c))?;
+    let sign = pattern.command.impossible()?;
     Some(format!("it never matches, because no simple command contains `{sign}`; write a rule for each simple command"))
 }

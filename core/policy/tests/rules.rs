@@ -36,6 +36,11 @@ fn wrong_rule_set_names_line_and_rule() {
         ("fetch(https://a.example)", "expected a host"),
         ("mcp(github)", "expected `server/tool`"),
         ("think(x)", "no pattern"),
+        ("exec(ls)", "write `execute`"),
+        ("Execute(ls)", "write `execute`"),
+        ("exectue(ls)", "write `execute`"),
+        ("edits", "write `edit`"),
+        ("read(a\u{202e}b)", "invisible"),
     ] {
         let text = Policy::from_value(&json!({ "deny": [rule] })).unwrap_err().to_string();
         assert!(text.starts_with("deny[0] ") && text.contains(reason), "{rule}: {text}");
@@ -77,10 +82,6 @@ fn ineffective_rules_are_warnings() {
         (json!({"ask": ["Shell"], "allow": ["Shell(ls)"]}), "ask \"Shell\" decides first"),
         (json!({"allow": ["read", "read"]}), "allow \"read\" decides first"),
         (json!({"allow": ["execute(a && b)"]}), "no simple command contains `&`"),
-        (json!({"allow": ["exec(ls)"]}), "write `execute`"),
-        (json!({"deny": ["Execute(ls)"]}), "write `execute`"),
-        (json!({"deny": ["exectue(ls)"]}), "write `execute`"),
-        (json!({"deny": ["edits"]}), "write `edit`"),
         (json!({"default": "allow", "allow": ["read"]}), "the default is `allow`"),
     ] {
         let text = warnings(value.clone());
@@ -193,4 +194,31 @@ fn tool_of_program_is_named_as_program_names_it() {
         assert_eq!(decide(json!({"allow": [rule]})), Decision::Allow, "{rule}");
     }
     assert_eq!(decide(json!({"allow": ["mcp(github/*)"]})), Decision::Ask);
+}
+
+#[test]
+fn ineffective_rules_are_found_by_the_engine() {
+    let warnings = |value: Value| Policy::from_value(&value).unwrap().warnings().join("\n");
+    for (value, reason) in [
+        (json!({"deny": ["execute(git *)"], "allow": ["execute(git push)"]}), "deny \"execute(git *)\" decides first"),
+        (json!({"allow": ["execute(X=1 git status)"]}), "never"),
+        (json!({"allow": ["mcp(my__srv/*)"]}), "two ways"),
+        (
+            json!({"deny": ["read(secrets/**)"], "allow": ["read(secrets/a)"]}),
+            "deny \"read(secrets/**)\" decides first",
+        ),
+        (json!({"ask": ["fetch(*)"], "allow": ["fetch(a.example)"]}), "ask \"fetch(*)\" decides first"),
+        (json!({"deny": ["mcp(github/*)"], "allow": ["mcp(github/get_x)"]}), "decides first"),
+        (json!({"allow": ["edit(/etc/**)"]}), "outside"),
+        (json!({"allow": ["execute(export *)"]}), "never"),
+    ] {
+        let text = warnings(value.clone());
+        assert!(text.contains(reason), "{value}: {text}");
+    }
+    let useful = json!({"deny": ["execute(rm *)", "edit(**/.env*)", "fetch(169.254.169.254)"], "ask": ["execute(git push *)"],
+        "allow": ["execute(git *)", "execute(find * -exec grep *)", "execute(python -m pytest *)", "mcp(github/get_*)", "fetch(*.a.example)", "edit(src/**)"]});
+    assert_eq!(warnings(useful), "");
+    for preset in ["read-only", "edit-files"] {
+        assert_eq!(warnings(json!({"extends": preset, "allow": ["execute(make test)"]})), "");
+    }
 }

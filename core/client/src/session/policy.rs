@@ -35,8 +35,8 @@ fn event(call: &ToolCallInfo, verdict: PolicyVerdict) -> PolicyDecision {
         },
         rule: verdict.rule,
         source: verdict.source,
-        reason: None,
-        part: None,
+        reason: Some(verdict.reason),
+        part: verdict.part,
         extra: Default::default(),
     }
 }

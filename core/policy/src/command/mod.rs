@@ -1,43 +1,72 @@
-//! Shell commands, taken apart into simple commands and redirections with the parser of a shell.
+//! Shell commands, taken apart into simple commands and redirections.
 //!
-//! Everything that the parser or this module does not understand becomes [`Item::Opaque`], which no allow rule with a pattern
+//! Everything that the recogniser or this module does not understand becomes [`Item::Opaque`], which no allow rule with a pattern
 //! matches.
 
 pub(crate) mod pattern;
+mod shell;
 mod word;
 mod wrappers;
 
-use brush_parser::ast::{
-    AndOr, Command, CommandPrefixOrSuffixItem, CompoundCommand, CompoundList, IoFileRedirectKind, IoFileRedirectTarget,
-    IoRedirect, Pipeline, SimpleCommand, Word as ShellWord,
-};
-use brush_parser::word::{WordPiece, WordPieceWithSource};
-use brush_parser::{ParserOptions, SourceInfo};
+use std::rc::Rc;
 
+use crate::programs::{self, Danger};
 pub(crate) use word::Word;
 use wrappers::Hidden;
-pub(crate) use wrappers::changes_directory;
+pub(crate) use wrappers::{base_name, changes_directory};
 
-/// Longer texts are not parsed.
-const MAX_TEXT: usize = 16 << 10;
-/// The parser recurses: texts with more constructs that nest are not parsed.
-const MAX_NESTED: usize = 40;
-/// The parser tries parentheses and braces in several ways, so its time doubles with each of them.
-const MAX_BRACKETS: usize = 14;
 /// How deep commands in texts of commands are followed.
 const MAX_DEPTH: u32 = 4;
-/// How many words of a command are compared one by one.
-const MAX_WORDS: usize = 200;
+/// How many commands may follow each other as `env nice timeout …`.
+const MAX_CHAIN: u32 = 8;
+/// How many words of a command can begin a command inside of it.
+const MAX_INNER: usize = 64;
+/// How many words a command may have.
+const MAX_WORDS: usize = 2000;
 /// How many items a call may have.
-const MAX_ITEMS: usize = 2000;
+const MAX_ITEMS: usize = 3000;
+
+/// A simple command.
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    all: Rc<[Word]>,
+    from: usize,
+    /// It runs with another environment or elsewhere, so that an allow rule cannot speak about it: why.
+    pub(crate) altered: Option<&'static str>,
+    /// Its words that an allow rule has to spell.
+    pub(crate) dangers: Vec<Danger>,
+    /// The words that name a file outside of the working directory, or through a link.
+    pub(crate) outside: Vec<usize>,
+}
+
+impl Command {
+    pub(crate) fn words(&self) -> &[Word] {
+        &self.all[self.from..]
+    }
+
+    /// The command as people read it.
+    pub(crate) fn text(&self) -> String {
+        let words: Vec<String> = self.words().iter().take(MAX_INNER).map(|word| quoted(word)).collect();
+        words.join(" ")
+    }
+}
+
+fn quoted(word: &Word) -> String {
+    match word {
+        Word::Literal(text)
+            if text.is_empty() || text.contains(|c: char| c.is_whitespace() || ";&|<>'\"()".contains(c)) =>
+        {
+            format!("'{text}'")
+        }
+        word => word.text().to_owned(),
+    }
+}
 
 /// A part of a shell text.
 #[derive(Debug)]
 pub(crate) enum Item {
     Command {
-        words: Vec<Word>,
-        /// Variables are set for it.
-        altered: bool,
+        command: Command,
         /// It may run, as a part of another command: only rules that deny or ask look at it.
         shadow: bool,
     },
@@ -46,350 +75,170 @@ pub(crate) enum Item {
     /// A file is read.
     Read(Word),
     /// A text that cannot be decided.
-    Opaque(String),
+    Opaque {
+        text: String,
+        reason: String,
+        /// A command runs it that has to be allowed as a whole: only rules that deny or ask look at it.
+        shadow: bool,
+        /// It is the command before it: an allow rule that spells the command is enough.
+        of_command: bool,
+    },
 }
 
 /// Takes a text for a shell apart.
 pub(crate) fn take_text(text: &str, items: &mut Vec<Item>) {
-    let mut walker = Walker { text, items, depth: 0, shadow: false };
-    walker.take();
+    Walker { items, whole: None }.take(text, 0, false);
 }
 
 /// Takes a command apart whose words are known.
-pub(crate) fn take_words(words: Vec<&str>, items: &mut Vec<Item>) {
-    let literal: Vec<Word> = words.iter().map(|word| Word::Literal((*word).to_owned())).collect();
-    let text = words.join(" ");
-    let mut walker = Walker { text: &text, items, depth: 0, shadow: false };
-    if let [_, flag, script] = &*words
-        && wrappers::is_posix_shell(&literal[0])
+pub(crate) fn take_words(words: &[&str], items: &mut Vec<Item>) {
+    let literal: Rc<[Word]> = words.iter().map(|word| Word::Literal((*word).to_owned())).collect();
+    let mut walker = Walker { items, whole: None };
+    if let [shell, flag, script] = words
+        && wrappers::is_system_shell(shell)
         && matches!(*flag, "-c" | "-lc")
     {
         // Some agents pass every text in this form.
-        walker.items.push(Item::Command { words: literal.clone(), altered: false, shadow: true });
-        return walker.nested(script, false);
+        walker.push_command(&literal, 0, None, true);
+        return walker.take(script, 1, false);
     }
-    walker.command(literal, false, &[]);
+    walker.command(&literal, 0, None, &[], 0, 0, false);
 }
 
 struct Walker<'a> {
-    /// The whole text, which is searched if a part of it cannot be decided.
-    text: &'a str,
     items: &'a mut Vec<Item>,
-    depth: u32,
-    shadow: bool,
-}
-
-fn is_too_complex(text: &str) -> bool {
-    const WORDS: [&str; 9] = ["if", "while", "until", "for", "case", "select", "function", "coproc", "!"];
-    let count = |signs: &[u8]| text.bytes().filter(|byte| signs.contains(byte)).count();
-    let is_any = |word: &&str| WORDS.contains(&word.trim_matches(|c: char| matches!(c, ';' | '&' | '|')));
-    // A `case` counts as two brackets, as it takes the parser as long.
-    let brackets = count(b"({") + 2 * text.matches("case").count();
-    let nested = count(b"({`[") + text.split_whitespace().filter(is_any).count();
-    text.len() > MAX_TEXT || text.contains('\0') || brackets > MAX_BRACKETS || nested > MAX_NESTED
-}
-
-/// Whether the text has a here-document. Its body is not in the tokens.
-fn has_document(text: &str) -> bool {
-    text.replace("<<<", "").contains("<<")
-}
-
-/// Whether the tokens are the whole text, except for comments: what the parser loses must not be allowed.
-fn covers<'a>(tokens: impl Iterator<Item = &'a str>, text: &str) -> bool {
-    let plain = |text: &str| text.replace("\\\n", "").split_whitespace().collect::<String>();
-    let text = plain(text);
-    let mut rest = &*text;
-    for token in tokens.map(plain) {
-        rest = match (rest.strip_prefix(&*token), rest.starts_with('#')) {
-            (Some(more), _) => more,
-            (None, true) => match rest.split_once(&*token) {
-                Some((_, more)) => more,
-                None => return false,
-            },
-            (None, false) => return false,
-        };
-    }
-    rest.is_empty() || rest.starts_with('#')
+    /// The text that is being read, until a command that runs an unknown one has taken it: the command can come from another part.
+    whole: Option<String>,
 }
 
 impl Walker<'_> {
-    fn take(&mut self) {
-        if self.depth > MAX_DEPTH || is_too_complex(self.text) {
-            return self.opaque();
+    fn take(&mut self, text: &str, depth: u32, shadow: bool) {
+        if depth > MAX_DEPTH {
+            return self.opaque(text, "it nests too deep".to_owned(), shadow);
         }
-        let options = ParserOptions::default();
-        let Ok(tokens) = brush_parser::uncached_tokenize_str(self.text, &options.tokenizer_options()) else {
-            return self.opaque();
-        };
-        let tokens_cover_text = if has_document(self.text) {
-            // The parser loses a here-document that ends with the substitution around it.
-            !self.text.contains(['`', '('])
-        } else {
-            covers(tokens.iter().map(brush_parser::Token::to_str), self.text)
-        };
-        if !tokens_cover_text {
-            return self.opaque();
-        }
-        match brush_parser::parse_tokens(&tokens, &options, &SourceInfo::default()) {
-            Ok(program) => program.complete_commands.iter().for_each(|list| self.list(list)),
-            Err(_) => self.opaque(),
+        match shell::recognise(text) {
+            Err(reason) => self.opaque(text, reason, shadow),
+            Ok(read) => {
+                self.whole = Some(text.to_owned()).filter(|_| read.simple.len() > 1);
+                for simple in read.simple {
+                    let altered = simple.assigns.then_some("variables are set for it");
+                    let words: Rc<[Word]> = simple.words.into();
+                    self.command(&words, 0, altered, &read.documents, depth, 0, shadow);
+                    if !shadow {
+                        simple.files.into_iter().for_each(|file| self.redirection(file));
+                    }
+                }
+            }
         }
     }
 
     fn push(&mut self, item: Item) {
         if self.items.len() < MAX_ITEMS {
             self.items.push(item);
-        } else if !matches!(self.items.last(), Some(Item::Opaque(_))) {
-            self.items.push(Item::Opaque(self.text.to_owned()));
+        } else if self.items.len() == MAX_ITEMS {
+            self.items.push(Item::Opaque {
+                text: String::new(),
+                reason: "it has too many parts".to_owned(),
+                shadow: false,
+                of_command: false,
+            });
         }
     }
 
-    /// Some of the text cannot be decided.
-    fn opaque(&mut self) {
-        if self.shadow {
-            let words = vec![Word::Dynamic(self.text.to_owned())];
-            return self.push(Item::Command { words, altered: true, shadow: true });
-        }
-        self.push(Item::Opaque(self.text.to_owned()));
+    fn opaque(&mut self, text: &str, reason: String, shadow: bool) {
+        self.push(Item::Opaque { text: text.to_owned(), reason, shadow, of_command: false });
     }
 
-    /// Takes a text apart that is inside of this one.
-    fn nested(&mut self, text: &str, shadow: bool) {
-        let shadow = self.shadow || shadow;
-        let mut walker = Walker { text, items: self.items, depth: self.depth + 1, shadow };
-        walker.take();
-    }
-
-    fn list(&mut self, list: &CompoundList) {
-        for item in &list.0 {
-            self.pipeline(&item.0.first);
-            for more in &item.0.additional {
-                match more {
-                    AndOr::And(pipeline) | AndOr::Or(pipeline) => self.pipeline(pipeline),
-                }
-            }
-        }
-    }
-
-    fn pipeline(&mut self, pipeline: &Pipeline) {
-        for command in &pipeline.seq {
-            match command {
-                Command::Simple(simple) => self.simple(simple),
-                Command::Compound(compound, redirections) => {
-                    self.compound(compound);
-                    redirections.iter().flat_map(|list| &list.0).for_each(|redirection| self.redirection(redirection));
-                }
-                Command::Function(function) => {
-                    // From here on a name can mean this function.
-                    self.opaque();
-                    self.compound(&function.body.0);
-                    let redirections = function.body.1.iter().flat_map(|list| &list.0);
-                    redirections.for_each(|redirection| self.redirection(redirection));
-                }
-                Command::ExtendedTest(_) => self.opaque(),
-            }
-        }
-    }
-
-    fn compound(&mut self, compound: &CompoundCommand) {
-        match compound {
-            CompoundCommand::BraceGroup(group) => self.list(&group.list),
-            CompoundCommand::Subshell(subshell) => self.list(&subshell.list),
-            CompoundCommand::ForClause(clause) => {
-                clause.values.iter().flatten().for_each(|value| drop(self.word(value)));
-                self.list(&clause.body.list);
-            }
-            CompoundCommand::IfClause(clause) => {
-                self.list(&clause.condition);
-                self.list(&clause.then);
-                for branch in clause.elses.iter().flatten() {
-                    branch.condition.iter().for_each(|condition| self.list(condition));
-                    self.list(&branch.body);
-                }
-            }
-            CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
-                self.list(&clause.0);
-                self.list(&clause.1.list);
-            }
-            CompoundCommand::CaseClause(clause) => {
-                self.word(&clause.value);
-                for case in &clause.cases {
-                    case.patterns.iter().for_each(|pattern| drop(self.word(pattern)));
-                    case.cmd.iter().for_each(|list| self.list(list));
-                }
-            }
-            CompoundCommand::ArithmeticForClause(clause) => {
-                self.opaque();
-                self.list(&clause.body.list);
-            }
-            CompoundCommand::Arithmetic(_) => self.opaque(),
-        }
-    }
-
-    fn simple(&mut self, simple: &SimpleCommand) {
-        let (mut words, mut altered, mut documents) = (Vec::new(), false, Vec::new());
-        let before = simple.prefix.iter().flat_map(|prefix| &prefix.0);
-        let after = simple.suffix.iter().flat_map(|suffix| &suffix.0);
-        let mut take = |walker: &mut Self, item: &CommandPrefixOrSuffixItem, is_prefix: bool| match item {
-            CommandPrefixOrSuffixItem::IoRedirect(redirection) => {
-                match redirection {
-                    IoRedirect::HereDocument(_, document) => documents.push(document.doc.value.clone()),
-                    IoRedirect::HereString(_, text) => documents.push(Word::of_shell(&text.value).into_text()),
-                    _ => {}
-                }
-                walker.redirection(redirection);
-                None
-            }
-            CommandPrefixOrSuffixItem::Word(word) => Some(walker.word(word)),
-            CommandPrefixOrSuffixItem::AssignmentWord(_, word) if is_prefix => {
-                altered = true;
-                walker.word(word);
-                None
-            }
-            CommandPrefixOrSuffixItem::AssignmentWord(_, word) => Some(walker.word(word)),
-            CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
-                walker.list(&subshell.list);
-                Some(Word::Dynamic("<(…)".to_owned()))
-            }
-        };
-        for item in before {
-            words.extend(take(self, item, true));
-        }
-        if let Some(name) = &simple.word_or_name {
-            let name = self.word(name);
-            words.push(name);
-        }
-        for item in after {
-            words.extend(take(self, item, false));
-        }
-        if !words.is_empty() {
-            self.command(words, altered, &documents);
-        } else if altered {
-            // The variable can change what later commands do.
-            self.opaque();
-        }
+    fn push_command(&mut self, all: &Rc<[Word]>, from: usize, altered: Option<&'static str>, shadow: bool) {
+        let dangers = if shadow { Vec::new() } else { programs::dangers(&all[from..]) };
+        let command = Command { all: Rc::clone(all), from, altered, dangers, outside: Vec::new() };
+        self.push(Item::Command { command, shadow });
     }
 
     /// Adds a simple command, and what it runs in turn.
-    fn command(&mut self, words: Vec<Word>, altered: bool, documents: &[String]) {
-        if words.len() > MAX_WORDS {
-            self.opaque();
+    #[allow(clippy::too_many_arguments, reason = "the state of one walk")]
+    fn command(
+        &mut self,
+        all: &Rc<[Word]>,
+        from: usize,
+        altered: Option<&'static str>,
+        documents: &[String],
+        depth: u32,
+        chain: u32,
+        shadow: bool,
+    ) {
+        let words = &all[from..];
+        let text = || words.iter().take(MAX_WORDS).map(Word::text).collect::<Vec<_>>().join(" ");
+        if words.len() > MAX_WORDS || chain > MAX_CHAIN {
+            return self.opaque(&text(), "it has too many words".to_owned(), shadow);
         }
-        let shadow = self.shadow;
-        let hidden = wrappers::hidden(&words);
-        if hidden != Hidden::Nothing {
-            for at in 1..words.len().min(MAX_WORDS) {
-                let rest = words[at..].to_vec();
-                self.push(Item::Command { words: rest, altered: true, shadow: true });
-                if let Word::Literal(text) = &words[at]
-                    && text.contains(|c: char| c.is_whitespace() || ";&|$`(".contains(c))
+        self.push_command(all, from, altered, shadow);
+        let runs = self.has_danger() && !shadow;
+        if let Some(reason) = wrappers::changes_shell(words) {
+            self.opaque(&text(), reason, shadow);
+        }
+        let hidden = wrappers::hidden(words);
+        if hidden != Hidden::Nothing || runs {
+            let budget = words.len().min(MAX_INNER);
+            if words.len() > MAX_INNER {
+                self.opaque(&text(), "it has too many words for a command that runs another one".to_owned(), true);
+            }
+            for at in 1..budget {
+                self.push_command(all, from + at, None, true);
+                if let Word::Literal(inner) = &words[at]
+                    && chain == 0
+                    && inner.contains(|c: char| c.is_whitespace() || ";&|$`(".contains(c))
                 {
-                    self.nested(text, true);
+                    self.take(inner, depth + 1, true);
                 }
             }
-            documents.iter().for_each(|document| self.nested(document, true));
+            documents.iter().for_each(|document| self.take(document, depth + 1, true));
         }
         match hidden {
+            Hidden::Nothing if runs => self.push(Item::Opaque {
+                text: text(),
+                reason: "one of its words can run another command".to_owned(),
+                shadow: true,
+                of_command: true,
+            }),
             Hidden::Nothing => {}
-            Hidden::From(at) => {
-                let mut rest = words[at..].to_vec();
-                rest.truncate(MAX_WORDS);
-                self.command(rest, altered, &[]);
+            Hidden::From(at) => self.command(all, from + at, altered, &[], depth, chain + 1, shadow),
+            Hidden::Text(inner) => self.take(&inner, depth + 1, shadow),
+            Hidden::Unknown => {
+                let name = words.first().map_or("it", Word::text);
+                let reason = format!("`{name}` runs another command that is not known");
+                let text = self.whole.take().unwrap_or_else(text);
+                self.opaque(&text, reason, shadow);
             }
-            Hidden::Text(text) => self.nested(&text, false),
-            Hidden::Unknown => self.opaque(),
-        }
-        self.push(Item::Command { words, altered, shadow });
-    }
-
-    fn redirection(&mut self, redirection: &IoRedirect) {
-        match redirection {
-            IoRedirect::File(_, kind, target) => match target {
-                IoFileRedirectTarget::Filename(word) => {
-                    let word = self.word(word);
-                    let writes = !matches!(kind, IoFileRedirectKind::Read | IoFileRedirectKind::DuplicateInput);
-                    self.file(word, writes);
-                }
-                IoFileRedirectTarget::Fd(_) => {}
-                IoFileRedirectTarget::ProcessSubstitution(_, subshell) => self.list(&subshell.list),
-                IoFileRedirectTarget::Duplicate(word) => {
-                    let word = self.word(word);
-                    let is_descriptor = matches!(&word, Word::Literal(text) if text.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit()));
-                    if !is_descriptor {
-                        self.file(word, true);
-                    }
-                }
-            },
-            IoRedirect::OutputAndError(word, _) => {
-                let word = self.word(word);
-                self.file(word, true);
-            }
-            IoRedirect::HereDocument(_, document) => {
-                if document.requires_expansion {
-                    self.substitutions(&document.doc.value);
-                }
-            }
-            IoRedirect::HereString(_, word) => drop(self.word(word)),
         }
     }
 
-    fn file(&mut self, word: Word, writes: bool) {
-        if let Word::Literal(text) = &word {
+    /// Whether the last command has words that run something.
+    fn has_danger(&self) -> bool {
+        let runs = |danger: &Danger| danger.effect.contains("run");
+        matches!(self.items.last(), Some(Item::Command { command, .. }) if command.dangers.iter().any(runs))
+    }
+
+    fn redirection(&mut self, file: shell::Redirection) {
+        if let Word::Literal(text) = &file.target {
             if matches!(&**text, "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/tty") {
                 return;
             }
             if text.starts_with("/dev/tcp/") || text.starts_with("/dev/udp/") {
-                // A connection, in bash.
-                return self.opaque();
+                return self.opaque(text, "bash makes a connection of it".to_owned(), false);
             }
         }
-        if self.shadow {
-            return;
+        if file.reads {
+            self.push(Item::Read(file.target.clone()));
         }
-        self.push(if writes { Item::Write(word) } else { Item::Read(word) });
+        if file.writes {
+            self.push(Item::Write(file.target));
+        }
     }
+}
 
-    /// The value of a word, and the commands of its substitutions.
-    fn word(&mut self, word: &ShellWord) -> Word {
-        self.substitutions(&word.value);
-        Word::of_shell(&word.value)
-    }
-
-    fn substitutions(&mut self, text: &str) {
-        if !text.contains(['$', '`']) {
-            return;
-        }
-        if self.depth >= MAX_DEPTH {
-            return self.opaque();
-        }
-        match brush_parser::word::parse(text, &ParserOptions::default()) {
-            Ok(pieces) => self.pieces(text, &pieces),
-            Err(_) => self.opaque(),
-        }
-    }
-
-    fn pieces(&mut self, text: &str, pieces: &[WordPieceWithSource]) {
-        for piece in pieces {
-            match &piece.piece {
-                WordPiece::CommandSubstitution(command) | WordPiece::BackquotedCommandSubstitution(command) => {
-                    self.nested(command, false);
-                }
-                WordPiece::DoubleQuotedSequence(pieces) | WordPiece::GettextDoubleQuotedSequence(pieces) => {
-                    self.pieces(text, pieces);
-                }
-                WordPiece::ParameterExpansion(_) | WordPiece::ArithmeticExpression(_) => {
-                    // Both can hold further substitutions.
-                    let source = text.get(piece.start_index..piece.end_index).unwrap_or(text);
-                    if source.contains("$(") || source.contains('`') {
-                        self.opaque();
-                    }
-                }
-                WordPiece::Text(_)
-                | WordPiece::SingleQuotedText(_)
-                | WordPiece::AnsiCQuotedText(_)
-                | WordPiece::TildePrefix(_)
-                | WordPiece::EscapeSequence(_) => {}
-            }
-        }
-    }
+/// The names of the commands of a text, if it is recognised and all names are known.
+pub(crate) fn names(text: &str) -> Option<Vec<String>> {
+    let read = shell::recognise(text).ok()?;
+    read.simple.iter().map(|simple| simple.words.first()?.literal().map(str::to_owned)).collect()
 }

@@ -1,83 +1,220 @@
 //! Command patterns of rules: words, in which `*` stands for any characters.
 
-use super::Word;
-use super::wrappers::base_name;
+use super::{Command, Word, base_name};
 use crate::rule::Certainty;
 
 /// The words of a command pattern.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandPattern {
     words: Vec<String>,
-    /// It ends with `*`: any further words may follow.
-    open: bool,
+    /// The words in lower case, as liberal rules compare them.
+    lower: Vec<String>,
+    end: End,
+}
+
+/// What may follow the words of a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Nothing,
+    /// `*`: any further words.
+    Any,
+    /// `./**`: any further words that name no path outside of the working directory.
+    Inside,
 }
 
 impl CommandPattern {
     pub(crate) fn parse(text: &str) -> Self {
         let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        let open = words.last().is_some_and(|word| word == "*");
-        if open {
+        let end = match words.last().map(|word| &**word) {
+            Some("*") => End::Any,
+            Some("./**") if words.len() > 1 => End::Inside,
+            _ => End::Nothing,
+        };
+        if end != End::Nothing {
             words.pop();
         }
-        Self { words, open }
+        let lower = words.iter().map(|word| word.to_lowercase()).collect();
+        Self { words, lower, end }
+    }
+
+    /// The name of the command, if every command that matches has it.
+    pub(crate) fn name(&self) -> Option<String> {
+        self.lower.first().filter(|name| !name.contains('*')).map(|name| base_name(name))
+    }
+
+    /// A command that matches.
+    pub(crate) fn witness(&self) -> Vec<String> {
+        let mut words: Vec<String> = self.words.iter().map(|word| word.replace('*', "x")).collect();
+        if words.is_empty() {
+            words.push("x".to_owned());
+        }
+        words
+    }
+
+    /// The first sign that no simple command contains outside of quotes.
+    pub(crate) fn impossible(&self) -> Option<char> {
+        self.words.iter().flat_map(|word| word.chars()).find(|c| ";|&<>$`".contains(*c))
     }
 
     /// Whether the command has exactly these words.
-    pub(crate) fn matches_strictly(&self, words: &[Word]) -> bool {
-        let fits = if self.open { words.len() >= self.words.len() } else { words.len() == self.words.len() };
+    pub(crate) fn matches_strictly(&self, command: &Command) -> bool {
+        let words = command.words();
+        let fits =
+            if self.end == End::Nothing { words.len() == self.words.len() } else { words.len() >= self.words.len() };
         // Words behind the pattern are anything, but they have to be known.
-        let known: Option<Vec<&str>> = words.iter().map(Word::literal).collect();
-        let Some(known) = known.filter(|_| fits) else { return false };
-        self.words.iter().zip(known).all(|(pattern, word)| {
+        if !fits || command.altered.is_some() || words.iter().any(|word| word.literal().is_none()) {
+            return false;
+        }
+        let is_spelled = self.words.iter().zip(words).enumerate().all(|(at, (pattern, word))| {
+            let word = word.text();
             // What `*` stands for must not lead out of a directory.
-            (pattern == word) || (wildcard(pattern, word) && !(pattern.len() > 1 && word.contains("..")))
-        })
+            pattern == word
+                || (wildcard(pattern, word)
+                    && (pattern.len() == 1 || !(word.contains("..") || command.outside.contains(&at))))
+        });
+        let is_inside = self.end != End::Inside || command.outside.iter().all(|at| *at < self.words.len());
+        is_spelled && is_inside && command.dangers.iter().all(|danger| self.spells(danger))
+    }
+
+    /// Whether the pattern spells an option that does more than a careless rule says.
+    fn spells(&self, danger: &crate::programs::Danger) -> bool {
+        // For a program of which any use is dangerous, the next word has to be spelled.
+        let at = if danger.at == 0 { 1 } else { danger.at };
+        match self.words.get(at) {
+            None => danger.at == 0 && self.end == End::Nothing && self.words.len() == 1,
+            Some(pattern) => {
+                let known = pattern.split('*').next().unwrap_or_default();
+                if danger.at == 0 { !known.is_empty() } else { known.len() >= danger.option.len() }
+            }
+        }
     }
 
     /// Whether the command may be one that is meant: with other options, in another directory, in another case.
     pub(crate) fn matches_liberally(&self, words: &[Word]) -> Certainty {
-        let Some((name, arguments)) = self.words.split_first() else { return Certainty::Yes };
+        let Some((name, arguments)) = self.lower.split_first() else { return Certainty::Yes };
         let mut certainty = match words.first() {
             None => return Certainty::No,
             Some(Word::Dynamic(_)) => Certainty::Maybe,
             Some(Word::Literal(word)) => {
-                let (pattern, word) = (name.to_lowercase(), word.to_lowercase());
-                if !wildcard(&pattern, &word) && !wildcard(&base_name(&pattern), &base_name(&word)) {
+                let word = word.to_lowercase();
+                if !wildcard(name, &word) && !wildcard(&base_name(name), &base_name(&word)) {
                     return Certainty::No;
                 }
                 Certainty::Yes
             }
         };
-        let mut rest = &words[1..];
-        for pattern in arguments.iter().map(|pattern| pattern.to_lowercase()).filter(|pattern| pattern != "*") {
-            let is_meant = |word: &Word| word.literal().is_some_and(|word| wildcard(&pattern, &word.to_lowercase()));
-            match rest.iter().position(is_meant) {
-                Some(at) => rest = &rest[at + 1..],
-                None if words[1..].iter().any(|word| word.literal().is_none()) => certainty = Certainty::Maybe,
-                None => return Certainty::No,
+        let arguments: Vec<&String> = arguments.iter().filter(|pattern| *pattern != "*").collect();
+        if arguments.is_empty() {
+            return certainty;
+        }
+        let given: Vec<Option<String>> = words[1..].iter().map(|word| word.literal().map(str::to_lowercase)).collect();
+        let has_unknown = given.iter().any(Option::is_none);
+        let mut from = 0;
+        for pattern in arguments {
+            let pattern: &str = pattern;
+            let is_meant = |word: &Option<String>| word.as_ref().is_some_and(|word| is_same_word(pattern, word));
+            if let Some(at) = given[from..].iter().position(is_meant) {
+                from += at + 1;
+            } else if pattern.starts_with('-') {
+                // Options may stand anywhere, joined, abbreviated or in their other spelling.
+                match has_option(pattern, &given) {
+                    Certainty::No if has_unknown => certainty = Certainty::Maybe,
+                    Certainty::No => return Certainty::No,
+                    Certainty::Maybe => certainty = Certainty::Maybe,
+                    Certainty::Yes => {}
+                }
+            } else if has_unknown || given.iter().any(is_meant) {
+                certainty = Certainty::Maybe;
+            } else {
+                return Certainty::No;
             }
         }
         certainty
     }
 
     /// Whether the words occur in a text, in this order. For texts that cannot be parsed.
-    pub(crate) fn occurs_in(&self, text: &str) -> bool {
-        let text: String = text.to_lowercase().chars().filter(|c| !matches!(c, '\\' | '\'' | '"' | '^')).collect();
-        let is_end = |c: char| c.is_whitespace() || ";&|()<>{}$`,=".contains(c);
-        let words = text.split(is_end).filter(|word| !word.is_empty());
-        let mut patterns =
-            self.words.iter().map(|pattern| pattern.to_lowercase()).filter(|pattern| pattern != "*").peekable();
-        if self.words.first().is_none_or(|name| name == "*") {
+    pub(crate) fn occurs_in(&self, words: &[String]) -> bool {
+        let mut patterns = self.lower.iter().filter(|pattern| *pattern != "*").peekable();
+        if self.lower.first().is_none_or(|name| name == "*") {
             return true;
         }
         for word in words {
-            let is_meant = |pattern: &String| wildcard(pattern, word) || wildcard(pattern, &base_name(word));
+            let is_meant = |pattern: &&String| {
+                wildcard(pattern, word)
+                    || wildcard(pattern, &base_name(word))
+                    || (pattern.starts_with('-') && has_option(pattern, &[Some(word.clone())]) == Certainty::Yes)
+            };
             if patterns.peek().is_some_and(is_meant) {
                 patterns.next();
             }
         }
         patterns.peek().is_none()
     }
+}
+
+/// The words of a text that cannot be parsed, in lower case and without quotes.
+pub(crate) fn loose_words(text: &str) -> Vec<String> {
+    /// What follows is not searched.
+    const MAX_TEXT: usize = 64 << 10;
+    let start = text.char_indices().take_while(|(at, _)| *at < MAX_TEXT).map(|(_, c)| c);
+    let text: String = start.flat_map(char::to_lowercase).filter(|c| !matches!(c, '\\' | '\'' | '"' | '^')).collect();
+    let is_end = |c: char| c.is_whitespace() || c.is_control() || ";&|()<>{}$`,=".contains(c);
+    text.split(is_end).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+/// Whether a word is the one of a pattern, also with other spellings of a path.
+fn is_same_word(pattern: &str, word: &str) -> bool {
+    wildcard(pattern, word) || (word.contains('/') && wildcard(pattern, &plain_path(word)))
+}
+
+/// A path without `.`, `..` and empty parts.
+fn plain_path(text: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in text.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    let root = if text.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", parts.join("/"))
+}
+
+/// Whether an option of a pattern is among the words: joined with others, abbreviated, with a value, or perhaps in its other
+/// spelling.
+fn has_option(pattern: &str, given: &[Option<String>]) -> Certainty {
+    let words = || given.iter().flatten().map(|word| &**word);
+    let long = |word: &str| word.strip_prefix("--").map(|name| name.split('=').next().unwrap_or(name).to_owned());
+    let is_cluster = |word: &str| word.len() > 1 && word.starts_with('-') && !word.starts_with("--");
+    if let Some(name) = long(pattern).filter(|name| !name.is_empty()) {
+        let is_same = |word: &str| {
+            long(word).is_some_and(|given| {
+                !given.is_empty() && (wildcard(&name, &given) || name.starts_with(&given) || given.starts_with(&name))
+            })
+        };
+        if words().any(is_same) {
+            return Certainty::Yes;
+        }
+        let first = name.chars().next().unwrap_or_default();
+        let may_be = |word: &str| is_cluster(word) && word.contains(first);
+        return if words().any(may_be) { Certainty::Maybe } else { Certainty::No };
+    }
+    let letters = pattern.trim_start_matches('-');
+    let mut certainty = Certainty::Yes;
+    for letter in letters.chars().filter(|c| *c != '*') {
+        if words().any(|word| is_cluster(word) && word.contains(letter)) {
+            continue;
+        }
+        if words().any(|word| long(word).is_some_and(|name| name.starts_with(letter))) {
+            certainty = Certainty::Maybe;
+            continue;
+        }
+        return Certainty::No;
+    }
+    certainty
 }
 
 /// Whether the text matches a pattern in which `*` stands for any characters.

@@ -106,38 +106,110 @@ const OTHERS: &[&str] = &[
     "dotenv",
     "direnv",
 ];
-/// Options with which a command runs another one, or deletes or writes files that no rule can see.
-const OPTIONS: &[(&str, &[&str])] = &[
-    ("find", &["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"]),
-    ("fd", &["-x", "-X", "--exec", "--exec-batch"]),
-    ("fdfind", &["-x", "-X", "--exec", "--exec-batch"]),
-    ("rg", &["--pre"]),
-    ("tar", &["--to-command", "--checkpoint-action", "-I", "--use-compress-program"]),
-    (
-        "git",
-        &[
-            "-c",
-            "--config-env",
-            "run",
-            "foreach",
-            "-x",
-            "--exec",
-            "--exec-path",
-            "filter-branch",
-            "--upload-pack",
-            "--receive-pack",
-        ],
-    ),
+/// Commands of the shell that change what later commands of the text mean: variables, functions, aliases and options.
+const CHANGES: &[&str] = &[
+    "export",
+    "readonly",
+    "local",
+    "declare",
+    "typeset",
+    "integer",
+    "float",
+    "let",
+    "read",
+    "readarray",
+    "mapfile",
+    "getopts",
+    "unset",
+    "set",
+    "shift",
+    "shopt",
+    "setopt",
+    "unsetopt",
+    "emulate",
+    "alias",
+    "unalias",
+    "autoload",
+    "functions",
+    "unfunction",
+    "zmodload",
+    "zle",
+    "bindkey",
+    "compdef",
+    "vared",
+    "zparseopts",
+    "zstyle",
+    "zformat",
+    "sched",
+    "fc",
+    "history",
+    "bind",
+    "complete",
+    "compopt",
+    "compgen",
+    "enable",
+    "disable",
+    "print",
+    "rehash",
+    "limit",
+    "ulimit",
+    "umask",
+    "return",
+    "break",
+    "continue",
+    "popd",
+    "pushd",
+    "dirs",
+    "nameref",
+    "compound",
+    "redirect",
+    "universal",
+    "setenv",
+    "unsetenv",
+    "whence",
+    "log",
+];
+/// Commands of the shell that evaluate a subscript such as `a[$(id)]` in their words, at least in some shells.
+const EVALUATES: &[&str] = &[
+    "test", "[", "printf", "exit", "kill", "wait", "jobs", "fg", "bg", "disown", "suspend", "sleep", "cd", "logout",
+    "type", "true", "false", "echo", "seq",
 ];
 
 /// The name of a command without its directory, in lower case.
-pub(super) fn base_name(name: &str) -> String {
+pub(crate) fn base_name(name: &str) -> String {
     let name = name.rsplit(['/', '\\']).next().unwrap_or(name).to_lowercase();
     name.strip_suffix(".exe").map_or_else(|| name.clone(), str::to_owned)
 }
 
-pub(super) fn is_posix_shell(word: &Word) -> bool {
-    word.literal().is_some_and(|name| POSIX_SHELLS.contains(&&*base_name(name)))
+/// Whether this is a shell of the system, not a program with its name.
+pub(super) fn is_system_shell(name: &str) -> bool {
+    const FOLDERS: [&str; 5] =
+        ["/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/run/current-system/sw/bin"];
+    match name.rsplit_once('/') {
+        Some((folder, name)) => FOLDERS.contains(&folder) && POSIX_SHELLS.contains(&name),
+        None => POSIX_SHELLS.contains(&name),
+    }
+}
+
+/// Why a command changes what the later commands of a text mean, if it does.
+pub(super) fn changes_shell(words: &[Word]) -> Option<String> {
+    let name = words.first()?.literal()?;
+    let arguments = &words[1..];
+    if CHANGES.contains(&name) {
+        return Some(format!("`{name}` can change what later commands do"));
+    }
+    let is_variable =
+        |word: &Word| word.text().starts_with("-v") || (word.text().starts_with('-') && word.text().contains('v'));
+    if name == "printf" && arguments.first().is_some_and(is_variable)
+        || name == "wait" && arguments.iter().any(|word| word.text().starts_with("-p"))
+    {
+        return Some(format!("`{name}` sets a variable"));
+    }
+    let is_evaluated = |word: &Word| word.text().contains('[') && word.text().contains(['$', '`']);
+    if EVALUATES.contains(&name) && arguments.iter().any(is_evaluated) {
+        return Some(format!("some shells evaluate a subscript in the words of `{name}`"));
+    }
+    None
 }
 
 /// Whether relative paths mean other files after the command.
@@ -154,7 +226,7 @@ pub(super) fn hidden(words: &[Word]) -> Hidden {
     let name = &*name;
     let rest = &words[1..];
     if POSIX_SHELLS.contains(&name) {
-        return of_shell(rest);
+        return if words[0].literal().is_some_and(is_system_shell) { of_shell(rest) } else { Hidden::Unknown };
     }
     if OTHER_SHELLS.contains(&name) || OTHERS.contains(&name) {
         return Hidden::Unknown;
@@ -181,13 +253,7 @@ pub(super) fn hidden(words: &[Word]) -> Hidden {
     if PREFIXES.contains(&name) {
         return follows(words, 1);
     }
-    let options = OPTIONS.iter().find(|(command, _)| *command == name).map(|(_, options)| *options);
-    let is_option = |word: &Word| {
-        let Some(text) = word.literal() else { return false };
-        let text = text.split_once('=').map_or(text, |(option, _)| option);
-        options.is_some_and(|options| options.contains(&text))
-    };
-    if rest.iter().any(is_option) { Hidden::Unknown } else { Hidden::Nothing }
+    Hidden::Nothing
 }
 
 /// The command from this word on, if it is surely its name.

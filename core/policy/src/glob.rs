@@ -1,0 +1,162 @@
+//! Whether two globs can match the same path, for searches whose targets are globs themselves.
+
+/// Longer globs are not compared.
+const MAX_LENGTH: usize = 400;
+/// How many globs the braces of one may make.
+const MAX_ALTERNATIVES: usize = 32;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token {
+    Char(char),
+    /// One character of a name.
+    Any,
+    /// Characters of a name.
+    Star,
+    /// Characters of a path.
+    Deep,
+    /// Folders: nothing, or characters before the `/` that follows.
+    Folders,
+}
+
+/// Whether a text has signs of a glob.
+pub(crate) fn is_glob(text: &str) -> bool {
+    text.contains(['*', '?', '[', '{'])
+}
+
+/// Whether a path exists that both globs match. With `hides_dots`, the wildcards of the first do not match a `.` at the beginning of
+/// a name. Too complex globs may match.
+pub(crate) fn may_overlap(first: &str, second: &str, hides_dots: bool) -> bool {
+    let (Some(first), Some(second)) = (alternatives(first), alternatives(second)) else { return true };
+    first.iter().any(|first| {
+        let first = tokens(first);
+        second.iter().any(|second| overlap(&first, &tokens(second), hides_dots))
+    })
+}
+
+/// The globs that the braces of a glob stand for.
+fn alternatives(glob: &str) -> Option<Vec<String>> {
+    let mut open = vec![glob.to_lowercase()];
+    let mut done = Vec::new();
+    while let Some(text) = open.pop() {
+        if text.len() > MAX_LENGTH || open.len() + done.len() > MAX_ALTERNATIVES {
+            return None;
+        }
+        // The first closing brace and the last opening one before it have no braces in between.
+        let Some(end) = text.find('}') else {
+            done.push(text);
+            continue;
+        };
+        let start = text[..end].rfind('{')?;
+        for choice in text[start + 1..end].split(',') {
+            open.push(format!("{}{choice}{}", &text[..start], &text[end + 1..]));
+        }
+    }
+    Some(done)
+}
+
+fn tokens(glob: &str) -> Vec<Token> {
+    let chars: Vec<char> = glob.chars().collect();
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while let Some(c) = chars.get(at) {
+        at += 1;
+        match c {
+            '*' if chars.get(at) == Some(&'*') => {
+                while chars.get(at) == Some(&'*') {
+                    at += 1;
+                }
+                tokens.push(if chars.get(at) == Some(&'/') { Token::Folders } else { Token::Deep });
+            }
+            '*' => tokens.push(Token::Star),
+            '?' => tokens.push(Token::Any),
+            '[' => match chars[at..].iter().skip(1).position(|c| *c == ']') {
+                Some(length) => {
+                    at += length + 2;
+                    tokens.push(Token::Any);
+                }
+                None => tokens.push(Token::Char('[')),
+            },
+            '\\' => {
+                tokens.push(Token::Char(chars.get(at).copied().unwrap_or('\\')));
+                at += 1;
+            }
+            c => tokens.push(Token::Char(*c)),
+        }
+    }
+    tokens
+}
+
+/// The places behind which a token can go on after a character. `None` stands for any character but `/` and `.`.
+fn steps(tokens: &[Token], at: usize, c: Option<char>, is_hidden: bool) -> Option<usize> {
+    match tokens.get(at)? {
+        Token::Char(own) => (c.is_none_or(|c| c == *own)).then_some(at + 1),
+        Token::Any => (c != Some('/') && !is_hidden).then_some(at + 1),
+        Token::Star => (c != Some('/') && !is_hidden).then_some(at),
+        Token::Deep | Token::Folders => (!is_hidden).then_some(at),
+    }
+}
+
+fn overlap(first: &[Token], second: &[Token], hides_dots: bool) -> bool {
+    let width = second.len() + 1;
+    let mut seen = vec![false; (first.len() + 1) * width * 2];
+    let mut open = vec![(0, 0, true)];
+    while let Some((i, j, is_start)) = open.pop() {
+        let place = (i * width + j) * 2 + usize::from(is_start);
+        if std::mem::replace(&mut seen[place], true) {
+            continue;
+        }
+        if i == first.len() && j == second.len() {
+            return true;
+        }
+        let skips = |tokens: &[Token], at: usize| match tokens.get(at) {
+            Some(Token::Star | Token::Deep) => [Some(at + 1), None],
+            // `**/` stands for nothing, or ends before its `/`.
+            Some(Token::Folders) => [Some(at + 1), Some(at + 2).filter(|_| is_start)],
+            _ => [None, None],
+        };
+        open.extend(skips(first, i).into_iter().flatten().map(|next| (next, j, is_start)));
+        open.extend(skips(second, j).into_iter().flatten().map(|next| (i, next, is_start)));
+        let chars = [first.get(i), second.get(j)].into_iter().flatten().filter_map(|token| match token {
+            Token::Char(c) => Some(*c),
+            _ => None,
+        });
+        // A character that no glob names stands for all others.
+        for c in chars.chain(['\u{1}', '/']) {
+            let is_hidden = hides_dots && is_start && c == '.';
+            if let (Some(next), Some(other)) = (steps(first, i, Some(c), is_hidden), steps(second, j, Some(c), false)) {
+                open.push((next, other, c == '/'));
+            }
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs_overlap_if_a_path_matches_both() {
+        for (first, second) in [
+            ("**/.env", "**/.env*"),
+            (".e*", "**/.env*"),
+            ("*env", ".env"),
+            ("[.]env", ".env"),
+            (".en?", "**/.env*"),
+            ("{a,.env}", ".env*"),
+            ("secrets/*", "secrets/**"),
+            ("**", "a/b/c"),
+            ("**/c", "a/b/*"),
+            ("src/**/a.py", "src/a.py"),
+        ] {
+            assert!(may_overlap(first, second, false), "{first} {second}");
+        }
+        for (first, second) in
+            [("*.py", "secrets/**"), ("src/**", "lib/**"), ("*.py", "*.rs"), ("a?", "abc"), ("a/*", "a/b/c")]
+        {
+            assert!(!may_overlap(first, second, false), "{first} {second}");
+        }
+        assert!(!may_overlap("**/*.py", "**/.env*", true) && may_overlap("**/*.py", "**/.env*", false));
+        assert!(may_overlap(&"{a,b}".repeat(10), "c", false));
+    }
+}
