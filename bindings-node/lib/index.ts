@@ -40,7 +40,7 @@ export {
 } from "./errors.js";
 export type { Budget, BudgetCounter } from "./budget.js";
 export { image, type UserInput } from "./content.js";
-export { Policy, type PolicyDecisionKind, type PolicyRules, type PolicyVerdict } from "./policy.js";
+export { Policy, type PolicyDecisionKind, type PolicyPreset, type PolicyRules, type PolicyVerdict } from "./policy.js";
 export {
   type ApprovalAnswer,
   type ApprovalHandler,

@@ -9,8 +9,13 @@ import type { ToolCallInfo } from "./wire.js";
 /** The decision about a tool call. */
 export type PolicyDecisionKind = "allow" | "ask" | "deny";
 
+/** The name of a rule set that comes with the SDK. */
+export type PolicyPreset = "read-only" | "edit-files";
+
 /** The rules of a policy. The order is deny, ask, allow, default. */
 export interface PolicyRules {
+  /** A preset whose rules come first. */
+  readonly extends?: PolicyPreset | undefined;
   /** The decision if no rule matches. Default: `"ask"`. */
   readonly default?: PolicyDecisionKind | undefined;
   /** The calls that must not run. */
@@ -29,6 +34,10 @@ export interface PolicyVerdict {
   readonly rule?: string;
   /** The place of the rule, for example `policy.toml:3`. For a policy without a file, `deny[0]`. */
   readonly source?: string;
+  /** Why, in a sentence for people. It names the part that decided, and if possible the narrowest rule that would allow it. */
+  readonly reason: string;
+  /** The part of the call that decided: a simple command, a path, an address or the name of a tool. */
+  readonly part?: string;
 }
 
 /**
@@ -48,7 +57,7 @@ export class Policy {
   /**
    * Makes a policy of rules.
    *
-   * @param rules - The rules.
+   * @param rules - The rules, or the name of a preset.
    * @throws {InvalidOption} if a rule is wrong; the text names it.
    *
    * @example
@@ -56,8 +65,8 @@ export class Policy {
    * const policy = new Policy({ deny: ["execute(rm *)", "edit(**\/.env*)"] });
    * ```
    */
-  constructor(rules: PolicyRules) {
-    const given: unknown = rules;
+  constructor(rules: PolicyRules | PolicyPreset) {
+    const given: unknown = rules === "read-only" || rules === "edit-files" ? { extends: rules } : rules;
     const read = atCaller(Policy, () => {
       if (typeof given === "string") throw wrong(`to read a file, write \`Policy.load(${show(given)})\``);
       if (typeof given !== "object" || given === null || Array.isArray(given) || !(isPlain(given) || given instanceof Policy)) {
@@ -97,12 +106,19 @@ export class Policy {
     return this.#warnings;
   }
 
+  /** The rules, also those of a preset. */
+  get rules(): Required<Pick<PolicyRules, "allow" | "ask" | "default" | "deny">> {
+    const { default: byDefault, deny, ask, allow } = JSON.parse(this.#json) as Required<PolicyRules>;
+    return { default: byDefault, deny, ask, allow };
+  }
+
   /**
    * Decides about a tool call, without an agent.
    *
-   * @param toolCall - The call: `request.tool_call`, or an object with `name`, and optionally `kind` and `arguments`.
+   * @param toolCall - The call: `request.tool_call`, or an object with `name`, and optionally `kind`, `arguments`, and lists
+   *   of paths, `locations` and `diffs`.
    * @param workDir - The directory that the agent would work in. Default: the current directory.
-   * @returns The decision, and the rule that decided.
+   * @returns The decision, the rule that decided, and the reason.
    * @throws {InvalidOption} if this is not a tool call.
    *
    * @example

@@ -106,7 +106,7 @@ pub fn image_bytes_json(env: &Env, bytes: Uint8Array) -> napi::Result<String> {
     ContentPart::image_bytes(&*bytes).map(|part| to_json(&part)).or_throw(env)
 }
 
-/// Reads a policy: JSON of a path or of a mapping. Returns JSON with the policy and its warnings.
+/// Reads a policy: JSON of the name of a preset, of a path, or of a mapping. Returns JSON with the policy and its warnings.
 #[napi]
 pub fn read_policy_json(env: &Env, given: String) -> napi::Result<String> {
     let given = serde_json::from_str(&given).unwrap_or_default();
@@ -117,7 +117,7 @@ pub fn read_policy_json(env: &Env, given: String) -> napi::Result<String> {
 #[napi]
 pub fn check_policy_json(env: &Env, policy: String, call: String, work_dir: String) -> napi::Result<String> {
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap_or_default();
-    kimi_agent_bridge::check_policy(&json(&policy), &json(&call), work_dir.as_ref())
+    kimi_agent_bridge::check_policy(&policy, &json(&call), work_dir.as_ref())
         .map(|verdict| verdict.to_string())
         .or_throw(env)
 }

@@ -137,7 +137,7 @@ fn content_part(py: Python<'_>, made: Result<ContentPart, Error>) -> PyResult<Bo
     convert::event_to_py(py, &Event::ContentPart(part))
 }
 
-/// Reads a policy: a path, or a mapping.
+/// Reads a policy: the name of a preset, a path, or a mapping.
 #[pyfunction]
 fn read_policy<'py>(py: Python<'py>, given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let given = convert::py_to_json(given)?;
@@ -145,16 +145,16 @@ fn read_policy<'py>(py: Python<'py>, given: &Bound<'py, PyAny>) -> PyResult<Boun
     convert::json_to_py(py, &read)
 }
 
-/// Decides about a tool call by a policy that was read.
+/// Decides about a tool call by the JSON of a policy that was read.
 #[pyfunction]
 fn check_policy<'py>(
     py: Python<'py>,
-    policy: &Bound<'py, PyAny>,
+    policy: &str,
     call: &Bound<'py, PyAny>,
     work_dir: std::path::PathBuf,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (policy, call) = (convert::py_to_json(policy)?, convert::py_to_json(call)?);
-    let verdict = py.detach(|| bridge::check_policy(&policy, &call, &work_dir)).map_err(|error| raise(py, &error))?;
+    let call = convert::py_to_json(call)?;
+    let verdict = py.detach(|| bridge::check_policy(policy, &call, &work_dir)).map_err(|error| raise(py, &error))?;
     convert::json_to_py(py, &verdict)
 }
 

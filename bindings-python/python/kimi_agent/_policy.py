@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _native
@@ -34,6 +35,11 @@ class PolicyVerdict:
     """The rule that decided. None if the default decided, or if a part of the call cannot be decided."""
     source: str | None = None
     """The place of the rule, for example `policy.toml:3`. For a policy without a file, `deny[0]`."""
+    reason: str = field(default="", compare=False)
+    """Why, in a sentence for people. It names the part that decided, and if possible the narrowest rule that would allow
+    it."""
+    part: str | None = field(default=None, compare=False)
+    """The part of the call that decided: a simple command, a path, an address or the name of a tool."""
 
 
 class Policy:
@@ -43,7 +49,8 @@ class Policy:
     strictest one counts.
 
     Args:
-        rules: A mapping with the keys `default` ("ask", "deny" or "allow"), `deny`, `ask` and `allow` (lists of rules).
+        rules: A mapping with the keys `default` ("ask", "deny" or "allow"), `deny`, `ask` and `allow` (lists of rules), and
+            `extends` (a preset). Or the name of a preset: "read-only" or "edit-files".
 
     Raises:
         InvalidOption: A rule is wrong. The text names it.
@@ -54,9 +61,11 @@ class Policy:
     'ask'
     """
 
-    __slots__ = ("_rules", "_warnings")
+    __slots__ = ("_json", "_rules", "_warnings")
 
-    def __init__(self, rules: Mapping[str, Any]) -> None:
+    def __init__(self, rules: Mapping[str, Any] | Literal["read-only", "edit-files"]) -> None:
+        if rules in ("read-only", "edit-files"):
+            rules = {"extends": rules}
         if isinstance(rules, (str, os.PathLike)):
             raise InvalidOption(f"policy: to read a file, write `Policy.load({os.fspath(rules)!r})`", "policy")
         if not isinstance(rules, Mapping):
@@ -70,6 +79,7 @@ class Policy:
     def _read(self, given: Any) -> None:
         read = called(_native.read_policy, given)
         self._rules: dict[str, Any] = read["policy"]
+        self._json = json.dumps(self._rules)
         self._warnings: list[str] = read["warnings"]
 
     @classmethod
@@ -107,15 +117,25 @@ class Policy:
         """
         return list(self._warnings)
 
+    @property
+    def rules(self) -> dict[str, Any]:
+        """The rules, also those of a preset: `default`, `deny`, `ask` and `allow`.
+
+        >>> "read(**)" in Policy("read-only").rules["allow"]
+        True
+        """
+        return {key: self._rules[key] for key in ("default", "deny", "ask", "allow")}
+
     def check(self, tool_call: ToolCallInfo | Mapping[str, Any], work_dir: StrPath = ".") -> PolicyVerdict:
         """Decides about a tool call, without an agent.
 
         Args:
-            tool_call: The call: `request.tool_call`, or a mapping with `name`, and optionally `kind` and `arguments`.
+            tool_call: The call: `request.tool_call`, or a mapping with `name`, and optionally `kind`, `arguments`, and
+                lists of paths, `locations` and `diffs`.
             work_dir: The directory that the agent would work in. Default: the current directory.
 
         Returns:
-            The decision, and the rule that decided.
+            The decision, the rule that decided, and the reason.
 
         Raises:
             InvalidOption: This is not a tool call.
@@ -127,7 +147,7 @@ class Policy:
             call = to_jsonable(tool_call)
         except TypeError as error:
             raise InvalidOption(f"invalid option `tool_call`: {error}", "tool_call") from None
-        verdict = called(_native.check_policy, self._rules, call, os.fspath(work_dir))
+        verdict = called(_native.check_policy, self._json, call, os.fspath(work_dir))
         return PolicyVerdict(**verdict)
 
     def to_payload(self) -> dict[str, Any]:

@@ -23,13 +23,17 @@ def for_other_machines(options: Mapping[str, Any]) -> dict[str, Any]:
         if _is_path(found.get(name)):
             found[name] = _absolute(found[name])
     if _is_path(found.get("policy")):
-        found["policy"] = Policy.load(found["policy"]).to_payload()
+        found["policy"] = _policy(found["policy"]).to_payload()
     executable = found.get("executable")
     if _is_path(executable):
         found["executable"] = _program(executable)
     elif isinstance(executable, (list, tuple)) and executable and _is_path(executable[0]):
         found["executable"] = [_program(executable[0]), *executable[1:]]
     return found
+
+
+def _policy(given: Any) -> Policy:
+    return Policy(given) if given in ("read-only", "edit-files") else Policy.load(given)
 
 
 def _is_path(value: Any) -> bool:

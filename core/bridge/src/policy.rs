@@ -2,29 +2,53 @@
 
 use std::path::Path;
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use kimi_agent_policy::Policy;
 use serde_json::{Value, json};
 
 use crate::error::{Result, invalid_option};
 
-/// Reads a policy: the path of a file, or a mapping. Returns the mapping as `policy`, and `warnings`.
+/// The policies that were used last, by their JSON: a program checks many calls by one policy.
+static USED: Mutex<VecDeque<(String, Arc<Policy>)>> = Mutex::new(VecDeque::new());
+/// How many policies are kept.
+const MAX_USED: usize = 4;
+
+/// Reads a policy: the name of a preset, the path of a file, or a mapping. Returns the mapping as `policy`, and `warnings`.
 ///
 /// # Errors
 /// `InvalidOption` names the place and the rule.
 pub fn read_policy(given: &Value) -> Result<Value> {
     let policy = match given {
-        Value::String(path) => Policy::load(path)?,
+        Value::String(name) => Policy::named(name)?,
         other => Policy::from_value(other)?,
     };
     Ok(json!({"policy": policy.to_value(), "warnings": policy.warnings()}))
 }
 
-/// Decides about a tool call by a policy from [`read_policy`]. Returns `decision`, `rule` and `source`.
+/// Decides about a tool call by a policy, the JSON of the mapping from [`read_policy`]. Returns `decision`, `rule`, `source`,
+/// `reason` and `part`.
 ///
 /// # Errors
 /// `InvalidOption` says what is wrong with the tool call.
-pub fn check_policy(policy: &Value, call: &Value, work_dir: &Path) -> Result<Value> {
-    let verdict = Policy::from_value(policy)?.check_json(call, work_dir);
+pub fn check_policy(policy: &str, call: &Value, work_dir: &Path) -> Result<Value> {
+    let verdict = used(policy)?.check_json(call, work_dir);
     let verdict = verdict.map_err(|reason| invalid_option("tool_call", reason))?;
     serde_json::to_value(verdict).map_err(|error| invalid_option("tool_call", error.to_string()))
+}
+
+/// The policy with this JSON, read once.
+fn used(json: &str) -> Result<Arc<Policy>> {
+    let known = |used: &VecDeque<(String, Arc<Policy>)>| {
+        used.iter().find(|(known, _)| known == json).map(|(_, policy)| Arc::clone(policy))
+    };
+    if let Some(policy) = known(&USED.lock().unwrap_or_else(PoisonError::into_inner)) {
+        return Ok(policy);
+    }
+    let policy = Arc::new(Policy::from_json(json)?);
+    let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+    used.truncate(MAX_USED - 1);
+    used.push_front((json.to_owned(), Arc::clone(&policy)));
+    Ok(policy)
 }

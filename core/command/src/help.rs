@@ -74,6 +74,17 @@ const INSPECT_CODES: &[(i32, &str)] = &[
     (2, "The arguments are wrong"),
 ];
 
+const POLICY: &str = "\
+Examples:
+  kimi-agent policy check rules.toml \"git status && rm -rf build\"
+  kimi-agent policy check read-only '{\"name\": \"ReadFile\", \"arguments\": {\"path\": \".env\"}}'
+  kimi-agent policy explain edit-files";
+const POLICY_CODES: &[(i32, &str)] = &[
+    (0, "The call is allowed, or all rules can decide"),
+    (1, "The call is asked about or denied, or a rule can never decide"),
+    (2, "The policy or the call cannot be read"),
+];
+
 const COMPLETIONS: &str = "\
 Examples:
   kimi-agent completions bash > ~/.local/share/bash-completion/completions/kimi-agent
@@ -108,6 +119,12 @@ pub(crate) fn command() -> clap::Command {
         })
         .mut_subcommand("doctor", |command| command.after_help(page(DOCTOR, DOCTOR_CODES)))
         .mut_subcommand("inspect", |command| command.after_help(page(INSPECT, INSPECT_CODES)))
+        .mut_subcommand("policy", |command| {
+            let command = command.after_help(page(POLICY, POLICY_CODES));
+            ["check", "explain"].iter().fold(command, |command, name| {
+                command.mut_subcommand(name, |command| command.after_help(page(POLICY, POLICY_CODES)))
+            })
+        })
         .mut_subcommand("completions", |command| command.after_help(COMPLETIONS))
 }
 

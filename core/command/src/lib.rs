@@ -13,6 +13,7 @@ mod help;
 mod inspect;
 mod interrupts;
 mod page;
+mod policy;
 mod run;
 mod session_arguments;
 mod spelling;
@@ -101,6 +102,12 @@ enum Command {
         #[arg(long, conflicts_with = "json")]
         atif: bool,
     },
+    /// Shows what a policy decides, and what its rules are.
+    Policy {
+        /// What to show.
+        #[command(subcommand)]
+        command: policy::PolicyCommand,
+    },
     /// Writes the completions for a shell.
     Completions {
         /// The shell.
@@ -151,6 +158,7 @@ fn run(command: Command) -> Result<i32, Failure> {
             };
             inspect::run(&recordings, output, form).map(|()| exit::SUCCEEDED)
         }
+        Command::Policy { command } => policy::run(command),
         Command::Completions { shell } => write_out(completions(shell).as_bytes()).map(|()| exit::SUCCEEDED),
     }
 }

@@ -131,7 +131,7 @@ impl SessionArguments {
             options = options.session_budget(budget);
         }
         if let Some(path) = &self.policy {
-            let policy = Policy::load(path).map_err(|error| Failure::wrong("--policy", error))?;
+            let policy = Policy::named_os(path).map_err(|error| Failure::wrong("--policy", error))?;
             options = options.policy(policy);
         }
         if let Some(path) = &self.output_schema {

@@ -192,10 +192,14 @@ names! {
         "Policy.from_toml" => Policy::from_toml(text)?;
         "Policy.from_json" => Policy::from_json(text)?;
         "Policy.from_value" => Policy::from_value(&json!({}))?;
+        "Policy.preset" => Policy::preset("read-only")?;
+        "Policy.named" => Policy::named("read-only")?;
+        "Policy.rules" => policy.rules().count();
+        "Policy.default_decision" => policy.default_decision();
         "Policy.warnings" => policy.warnings().len();
         "Policy.check" => {
-            let PolicyVerdict { decision, rule, source, .. } = policy.check(&call, ".");
-            (decision == Decision::Ask, rule, source)
+            let PolicyVerdict { decision, rule, source, reason, part, .. } = policy.check(&call, ".");
+            (decision == Decision::Ask, rule, source, reason, part)
         };
         "Policy.check_json" => policy.check_json(&json!({}), ".").is_ok();
     }

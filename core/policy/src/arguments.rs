@@ -413,6 +413,7 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
             }
             if is(ENVIRONMENT_KEYS) && !is_empty(value) {
                 found.environment = true;
+                found.doubt = found.doubt.or_else(|| Some(name.chars().take(64).collect()));
             }
             is_known |= is(COMMAND_KEYS) || is(ARGUMENT_KEYS) || is(ENVIRONMENT_KEYS) || is(CHANGE_KEYS);
             for (keys, list) in [
@@ -446,6 +447,7 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
             }
         }
     }
+    found.is_cut |= found.paths.len() + found.globs.len() + found.urls.len() > MAX_TARGETS;
     found
 }
 

@@ -140,6 +140,15 @@ impl Policy {
         if presets::NAMES.contains(&text) { Self::preset(text) } else { Self::load(text) }
     }
 
+    /// Returns a preset if the path is the name of one, else reads the file.
+    #[doc(hidden)]
+    pub fn named_os(path: &Path) -> Result<Self, PolicyError> {
+        match path.to_str().filter(|name| presets::NAMES.contains(name)) {
+            Some(name) => Self::preset(name),
+            None => Self::load(path),
+        }
+    }
+
     /// Reads a rule set from a mapping with the keys `default`, `deny`, `ask` and `allow`, and `extends` for a preset.
     ///
     /// # Errors

@@ -249,7 +249,7 @@ impl PathPattern {
 
     /// A path that matches.
     pub(crate) fn witness(&self) -> Option<String> {
-        let mut text = self.glob.replace("**/", "").replace("**", "x").replace('*', "x").replace('?', "x");
+        let mut text = self.glob.replace("**/", "").replace("**", "x").replace(['*', '?'], "x");
         while let (Some(start), Some(end)) = (text.find('{'), text.find('}')) {
             let choice = text.get(start + 1..end)?.split(',').next()?.to_owned();
             text.replace_range(start..=end, &choice);
@@ -311,6 +311,15 @@ impl PathPattern {
         let hides_dots = glob == GlobUse::Shell || extension.is_some_and(|extension| SOURCES.contains(&extension));
         if text.contains(['$', '`', '~']) {
             return Certainty::Maybe;
+        }
+        // A search in a folder finds what is in the folders of it: a rule for one of these is not about the search.
+        let folder = text.rsplit_once('/').map_or("", |(folder, _)| folder);
+        if self.folder.is_some()
+            && matches!(folder, "" | "**" | ".")
+            && glob == GlobUse::Search
+            && !self.lower.starts_with("**/.")
+        {
+            return Certainty::No;
         }
         let may = path.forms.iter().any(|form| {
             may_overlap(form, &self.lower, hides_dots)

@@ -110,7 +110,6 @@ const ASKED: &[&str] = &[
     "execute(grep --dereference-recursive *)",
     "execute(grep --directories *)",
     "execute(grep -d *)",
-    "execute(grep --include *)",
     "execute(grep --file *)",
     "execute(rg -u *)",
     "execute(rg -. *)",

@@ -411,7 +411,7 @@ pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs) -> Vec<Part> 
             taker.take(Kind::Mcp);
             // A title can look like the name of an MCP tool.
             let is_title = |command: &&Value| command.as_str() == Some(call.name);
-            if by_agent == Some(Kind::Execute) && !taker.known.commands.iter().all(|command| is_title(command)) {
+            if by_agent == Some(Kind::Execute) && !taker.known.commands.iter().all(is_title) {
                 taker.take(Kind::Execute);
             }
         }
@@ -793,6 +793,9 @@ impl Taker<'_> {
 
     /// Adds the files and hosts that the words of a command may name.
     fn add_operands(&mut self, command: &mut Command, shadow: bool, base: &Path, folder: Option<&Path>, moves: bool) {
+        if shadow && !self.needs.paths && !self.needs.hosts {
+            return;
+        }
         let words = command.words().to_vec();
         let Some(name) = words.first().and_then(Word::literal) else { return };
         let usage = programs::file_use(name);
@@ -848,6 +851,13 @@ impl Taker<'_> {
                 // The words of an unknown program are files only if they look like files.
                 if (kind.is_none() || !is_whole) && !is_like_path {
                     continue;
+                }
+                if usage == Some(FileUse::Write) {
+                    // It may also copy the file, and all that is in it.
+                    let path = resolve(piece, folder.unwrap_or(base), self.work_dir).with_content();
+                    let mut part = Part::new(Some(Kind::Read), Target::Path(path));
+                    (part.shadow, part.vague) = (true, true);
+                    self.parts.push(part);
                 }
                 let path =
                     if moves && folder.is_none() && !Path::new(piece).is_absolute() { path.into_doubt() } else { path };

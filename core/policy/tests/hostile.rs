@@ -54,6 +54,37 @@ fn hostile_calls_get_their_decisions() {
 }
 
 #[test]
+fn attacks_are_refused() {
+    let read = |name: &str| -> Value {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/policy").join(name);
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let (dir, _) = work_dir(&read("hostile.json"));
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for group in read("attacks.json")["groups"].as_array().unwrap() {
+        let policy = Policy::from_value(&group["policy"]).unwrap();
+        for call in group["calls"].as_array().unwrap() {
+            count += 1;
+            let verdict = policy.check_json(call, dir.path()).unwrap();
+            let is_right = match call["expect"].as_str().unwrap() {
+                "refuse" => verdict.decision != Decision::Allow,
+                _ if cfg!(windows) && call["expect"] != "deny" => true,
+                _ if cfg!(windows) => verdict.decision != Decision::Allow,
+                expected => verdict.decision.as_str() == expected,
+            };
+            if !is_right {
+                wrong.push(format!(
+                    "{}: {call}: {} by {:?}, {}",
+                    group["about"], verdict.decision, verdict.rule, verdict.reason
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty() && count >= 800, "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
 fn hidden_command_is_never_allowed() {
     let policy = Policy::from_toml(RULES).unwrap();
     for shape in 0..SHAPES.len() {

@@ -183,7 +183,7 @@ impl Field<'_> {
 
     fn policy(&self, value: &Value) -> Result<Policy> {
         let read = match value {
-            Value::String(path) => Policy::load(path),
+            Value::String(name) => Policy::named(name),
             Value::Object(_) => Policy::from_value(value),
             other => return Err(self.expected(Kind::Policy, other)),
         };

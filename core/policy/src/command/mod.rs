@@ -46,7 +46,7 @@ impl Command {
 
     /// The command as people read it.
     pub(crate) fn text(&self) -> String {
-        let words: Vec<String> = self.words().iter().take(MAX_INNER).map(|word| quoted(word)).collect();
+        let words: Vec<String> = self.words().iter().map(quoted).collect();
         words.join(" ")
     }
 }
@@ -183,9 +183,9 @@ impl Walker<'_> {
             if words.len() > MAX_INNER {
                 self.opaque(&text(), "it has too many words for a command that runs another one".to_owned(), true);
             }
-            for at in 1..budget {
+            for (at, word) in words.iter().enumerate().take(budget).skip(1) {
                 self.push_command(all, from + at, None, true);
-                if let Word::Literal(inner) = &words[at]
+                if let Word::Literal(inner) = word
                     && chain == 0
                     && inner.contains(|c: char| c.is_whitespace() || ";&|$`(".contains(c))
                 {

@@ -156,8 +156,10 @@ impl CommandPattern {
 pub(crate) fn loose_words(text: &str) -> Vec<String> {
     /// What follows is not searched.
     const MAX_TEXT: usize = 64 << 10;
-    let start = text.char_indices().take_while(|(at, _)| *at < MAX_TEXT).map(|(_, c)| c);
-    let text: String = start.flat_map(char::to_lowercase).filter(|c| !matches!(c, '\\' | '\'' | '"' | '^')).collect();
+    let start: String = text.char_indices().take_while(|(at, _)| *at < MAX_TEXT).map(|(_, c)| c).collect();
+    let start = start.replace("\\\n", "");
+    let text: String =
+        start.chars().flat_map(char::to_lowercase).filter(|c| !matches!(c, '\\' | '\'' | '"' | '^')).collect();
     let is_end = |c: char| c.is_whitespace() || c.is_control() || ";&|()<>{}$`,=".contains(c);
     text.split(is_end).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
@@ -199,7 +201,7 @@ fn has_option(pattern: &str, given: &[Option<String>]) -> Certainty {
             return Certainty::Yes;
         }
         let first = name.chars().next().unwrap_or_default();
-        let may_be = |word: &str| is_cluster(word) && word.contains(first);
+        let may_be = |word: &str| is_cluster(word) && word.contains(first) && !name.starts_with("no-");
         return if words().any(may_be) { Certainty::Maybe } else { Certainty::No };
     }
     let letters = pattern.trim_start_matches('-');

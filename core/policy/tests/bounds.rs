@@ -1,0 +1,250 @@
+//! Large and malformed input: rules, files and calls.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use kimi_agent_policy::{Decision, Policy};
+use serde_json::{Value, json};
+
+fn policy() -> Policy {
+    let rules = json!({
+        "deny": ["execute(rm *)", "read(**/.env*)", "fetch(169.254.169.254)", "mcp(github/delete_*)", "edit(secrets/**)"],
+        "ask": ["execute(git push *)"],
+        "allow": ["execute(xargs *)", "execute(echo *)", "read(**)", "edit(src/**)", "fetch(a.example)"],
+    });
+    Policy::from_value(&rules).unwrap()
+}
+
+/// The worst text of each parser, of about 1 MB. Quadratic work on it would take minutes.
+#[test]
+fn large_calls_are_decided() {
+    let policy = policy();
+    let texts: Vec<String> = [
+        "(", "((", "$(", "a a ", "'", "\"", "\"$(", "xargs ", "env ", "a=b ", "a;", "a|", "{ ", "if ", "`", "\\\n",
+        "\n", "<<'E'\n", "a>b ", "*", "**/", "[", "{a,", "../", "/", "a/", "://", "http://a", "@", "%41", ".", "0x",
+        "\u{200b}", "é", "-a ", "$x", "x__", "mcp__a", "--- a\n", "# ",
+    ]
+    .iter()
+    .map(|piece| piece.repeat((1 << 20) / piece.len()))
+    .collect();
+    for text in &texts {
+        // The longest text of a command that is read, too.
+        let start: String = text.chars().take(60_000).collect();
+        for text in [&start, &format!("xargs {start}"), &format!("sh -c '{start}'")] {
+            policy.check_json(&json!({"name": "Shell", "arguments": {"command": text}}), "/").unwrap();
+        }
+        {
+            for (name, arguments) in [
+                ("Shell", json!({ "command": text })),
+                ("ReadFile", json!({ "path": text })),
+                ("Grep", json!({ "pattern": text, "glob": text })),
+                ("FetchURL", json!({ "url": text })),
+                ("WebFetch", json!({ "prompt": text })),
+                ("apply_patch", json!({ "input": text })),
+                (&**text, json!({ "x": text })),
+                ("other", json!({ "command": text, "path": text, "url": text })),
+                ("Edit", json!({ "changes": { &**text: {} } })),
+            ] {
+                let verdict = policy.check_json(&json!({"name": name, "arguments": arguments}), "/").unwrap();
+                assert!(!verdict.reason.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn call_with_many_values_is_not_allowed() {
+    let policy = policy();
+    let mut deep = json!({ "path": "other/a" });
+    for _ in 0..50 {
+        deep = json!({ "edits": [deep] });
+    }
+    let many: Vec<String> = (0..100_000).map(|n| format!("src/{n}")).collect();
+    for arguments in [
+        json!({ "paths": many }),
+        json!({ "path": "src/a", "edits": deep }),
+        json!({ "edits": many.iter().map(|path| json!({"path": path})).collect::<Vec<_>>() }),
+    ] {
+        let verdict = policy.check_json(&json!({"name": "Edit", "arguments": arguments}), "/work").unwrap();
+        assert_ne!(verdict.decision, Decision::Allow);
+    }
+}
+
+#[test]
+fn ten_thousand_rules_are_an_index() {
+    let rule = |kind: &str, n: usize| match kind {
+        "execute" => format!("execute(program{n} *)"),
+        "fetch" => format!("fetch(host{n}.example)"),
+        _ => format!("edit(folder{n}/**)"),
+    };
+    let deny: Vec<String> = (0..10_000).map(|n| rule(["execute", "fetch", "edit"][n % 3], n)).collect();
+    let policy = Policy::from_value(&json!({"deny": deny, "allow": ["execute(ls *)"]})).unwrap();
+    assert_eq!(policy.warnings(), [] as [&str; 0]);
+    let decide = |call: Value| policy.check_json(&call, "/work").unwrap().decision;
+    for _ in 0..300 {
+        assert_eq!(decide(json!({"name": "Shell", "arguments": {"command": "ls -la src"}})), Decision::Allow);
+        assert_eq!(decide(json!({"name": "Shell", "arguments": {"command": "ls; program9999 x"}})), Decision::Deny);
+        assert_eq!(decide(json!({"name": "Edit", "arguments": {"path": "folder9998/a"}})), Decision::Deny);
+        assert_eq!(
+            decide(json!({"name": "FetchURL", "arguments": {"url": "https://host9997.example/"}})),
+            Decision::Deny
+        );
+        assert_eq!(decide(json!({"name": "delete_file", "arguments": {"path": "."}})), Decision::Deny);
+    }
+}
+
+#[test]
+fn malformed_rule_set_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        Policy::load(&path).map_err(|error| error.to_string())
+    };
+    assert!(load("large.toml", &vec![b' '; 10 << 20]).unwrap_err().contains("at most 1 MiB"));
+    assert!(load("utf16.toml", b"\xff\xfed\0e\0n\0y\0").unwrap_err().contains("UTF-8"));
+    assert!(load("latin.toml", b"deny = [\"read(\xfc)\"]").unwrap_err().contains("UTF-8"));
+    assert!(load("bom.toml", b"\xef\xbb\xbfdeny = [\"read\"]").is_ok());
+    assert!(load("deep.json", "[".repeat(100_000).as_bytes()).unwrap_err().contains("not valid JSON"));
+    assert!(load("deep.toml", format!("allow = {}", "[".repeat(100_000)).as_bytes()).is_err());
+    assert!(load("nul.toml", b"allow = [\"read(a\\u0000)\"]").unwrap_err().contains("control"));
+    assert!(
+        load("itself.toml", b"extends = \"itself.toml\"")
+            .unwrap_err()
+            .contains("`extends`: expected the name of a preset")
+    );
+    let many: Vec<&str> = vec!["read"; 20_001];
+    assert!(Policy::from_value(&json!({ "allow": many })).unwrap_err().to_string().contains("at most 20000 rules"));
+    let long = format!("read({})", "a".repeat(10_000));
+    assert!(Policy::from_value(&json!({ "allow": [long] })).unwrap_err().to_string().contains("longer than"));
+    assert!(Policy::from_value(&json!({ "allow": [format!("read({})", "{a,".repeat(9) + &"}".repeat(9))] })).is_err());
+}
+
+#[test]
+fn presets_allow_reading_forms_alone() {
+    let decide = |preset: &str, call: Value| Policy::preset(preset).unwrap().check_json(&call, "/work").unwrap();
+    let shell = |command: &str| json!({"name": "Shell", "arguments": {"command": command}});
+    for command in [
+        "ls",
+        "ls -la src",
+        "cat src/a.py",
+        "git status",
+        "git log --oneline -5",
+        "git diff HEAD~1",
+        "rg -n foo src",
+        "find . -name a.py",
+        "grep -n foo src/a.py",
+        "head -n 5 README.md",
+        "git show HEAD",
+        "ls | wc -l",
+        "cd src && ls",
+        "git branch",
+    ] {
+        for preset in ["read-only", "edit-files"] {
+            let verdict = decide(preset, shell(command));
+            assert_eq!(verdict.decision, Decision::Allow, "{preset} {command}: {}", verdict.reason);
+        }
+    }
+    for command in [
+        "cat /etc/passwd",
+        "cat ../x",
+        "cat ~/.ssh/id_rsa",
+        "cat .env",
+        "cat src/.env.local",
+        "cat id_rsa",
+        "head -c5 /etc/passwd",
+        "git diff --output=x",
+        "git log --output x",
+        "git -c a=b log",
+        "git diff --no-index /etc/passwd x",
+        "git diff --ext-diff",
+        "git log --outp=x",
+        "git grep -O./evil x",
+        "git branch -D main",
+        "git tag x",
+        "git show HEAD:.env",
+        "git --exec-path=x status",
+        "git -C / status",
+        "find . -delete",
+        "find . -exec rm {} +",
+        "find / -name x",
+        "find . -fprint x",
+        "fd -Hx rm",
+        "fd -x rm",
+        "rg --pre x y",
+        "rg --hidden x",
+        "rg -uu x",
+        "rg -g .env x",
+        "rg -g.env x",
+        "rg --hostname-bin x y",
+        "grep -r x .",
+        "grep -rn x",
+        "grep -f .env x",
+        "sort -o x y",
+        "sort --compress-program=x y",
+        "sed -i s/a/b/ x",
+        "sed -n p x",
+        "tar xf x",
+        "awk '{print}' x",
+        "less x",
+        "man x",
+        "xargs ls",
+        "curl x",
+        "rm x",
+        "mv a b",
+        "cp a b",
+        "ls > x",
+        "echo x > x",
+        "cat < /etc/passwd",
+        "cat $X",
+        "cat *",
+        "X=1 ls",
+        "ls &>/dev/null rm -rf x",
+        "sh -c ls",
+        "env ls",
+        "python x",
+        "export X=1",
+        "cd / && ls",
+        "cd .. && cat x",
+        "diff -r a b",
+        "tail -f x",
+        "tree -o x",
+        "date -s 0",
+        "jq -f x y",
+        "ls `id`",
+        "ls $(id)",
+        "for x in a; do ls; done",
+        "cat -- /etc/passwd",
+        "cat -n/etc/passwd",
+        "git diff -Ox",
+        "git log -p --textconv",
+        "rg x --no-ignore",
+        "rg -.x y",
+        "find -L . -name x",
+        "file -m x y",
+        "wc --files0-from=x",
+        "git config x y",
+    ] {
+        for preset in ["read-only", "edit-files"] {
+            let verdict = decide(preset, shell(command));
+            assert_ne!(verdict.decision, Decision::Allow, "{preset} {command}: {}", verdict.reason);
+        }
+    }
+    for (preset, name, arguments, expected) in [
+        ("read-only", "ReadFile", json!({"path": "src/a.py"}), Decision::Allow),
+        ("read-only", "Grep", json!({"pattern": "x", "path": "src"}), Decision::Allow),
+        ("read-only", "ReadFile", json!({"path": ".env"}), Decision::Deny),
+        ("read-only", "Grep", json!({"pattern": "x", "glob": ".env"}), Decision::Ask),
+        ("read-only", "ReadFile", json!({"path": "/etc/passwd"}), Decision::Ask),
+        ("read-only", "WriteFile", json!({"path": "src/a.py", "content": ""}), Decision::Ask),
+        ("edit-files", "WriteFile", json!({"path": "src/a.py", "content": ""}), Decision::Allow),
+        ("edit-files", "WriteFile", json!({"path": "../a.py", "content": ""}), Decision::Ask),
+        ("edit-files", "WriteFile", json!({"path": ".git/config", "content": ""}), Decision::Deny),
+        ("edit-files", "WriteFile", json!({"path": "src/.gitconfig", "content": ""}), Decision::Deny),
+        ("edit-files", "delete_file", json!({"path": "src/a.py"}), Decision::Ask),
+        ("read-only", "FetchURL", json!({"url": "https://a.example"}), Decision::Ask),
+        ("read-only", "mcp__a__b", json!({}), Decision::Ask),
+    ] {
+        let verdict = decide(preset, json!({"name": name, "arguments": arguments}));
+        assert_eq!(verdict.decision, expected, "{preset} {name} {arguments}: {}", verdict.reason);
+    }
+}
