@@ -347,6 +347,7 @@ test-ray: $(CACHE)/ray/.installed ## kimi_agent.ray with a cluster of Ray on thi
 test-new-cases: ## The property tests of the core with cases that have not been played before.
 	$(call say,Playing new cases of the property tests)
 	@cargo test -q --locked $(FEATURES) --lib
+	@KIMI_AGENT_SHELL_SEED=$$(date +%s) KIMI_AGENT_SHELL_ROUNDS=2000 cargo test -q --locked -p kimi-agent-policy
 
 $(CACHE)/audit/.ready: tests/packages/requirements.txt $(VENV)/.ready
 	@"$(PYTHON)" -m venv --clear $(CACHE)/audit

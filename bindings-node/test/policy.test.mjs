@@ -46,11 +46,63 @@ test("hostile_calls_get_their_decisions", (t) => {
   assert.ok(hostile.calls.length >= 200);
 });
 
+test("attacks_are_refused", (t) => {
+  const { groups } = JSON.parse(readFileSync(new URL("../../tests/policy/attacks.json", import.meta.url), "utf8"));
+  const onWindows = process.platform === "win32";
+  const dir = folder(t);
+  for (const file of hostile.files) {
+    mkdirSync(dirname(join(dir, file)), { recursive: true });
+    writeFileSync(join(dir, file), "");
+  }
+  if (!onWindows) for (const [link, target] of Object.entries(hostile.links)) symlinkSync(target, join(dir, link));
+  const wrong = [];
+  for (const group of groups) {
+    const policy = new Policy(group.policy);
+    for (const call of group.calls) {
+      const { decision, reason } = policy.check(call, dir);
+      // On Windows no rule knows the shell of a command.
+      const isRefused = call.expect === "refuse" || (onWindows && call.expect !== "allow");
+      const isRight = isRefused ? decision !== "allow" : decision === call.expect || onWindows;
+      if (!isRight) wrong.push({ call, decision, reason });
+    }
+  }
+  assert.deepEqual(wrong, []);
+});
+
+test("preset_lists_its_rules_and_can_be_extended", () => {
+  const policy = new Policy({ extends: "read-only", allow: ["execute(make test)"] });
+  assert.ok(policy.rules.allow.includes("read(**)") && policy.rules.allow.includes("execute(make test)"));
+  const decide = (command) => policy.check({ name: "Shell", arguments: { command } });
+  assert.deepEqual(["git log", "make test", "git log --output=x"].map((command) => decide(command).decision), [
+    "allow",
+    "allow",
+    "ask",
+  ]);
+  assert.equal(decide("git log; git push").part, "git push");
+  assert.match(decide("git push").reason, /`execute\(git push\)` would allow it/);
+  assert.ok(new Policy("read-only").rules.deny.length > 0);
+  assert.throws(() => new Policy({ extends: "policy.toml" }), /expected the name of a preset/);
+});
+
+test("text_of_a_model_cannot_stop_the_program", () => {
+  const policy = new Policy({ deny: ["execute(rm *)"] });
+  const texts = ["cat <<$(  ", "echo hi 2147483648>x", "<<EOF;$((()", "(".repeat(16384), `xargs ${"(".repeat(16384)}`];
+  for (const command of [...texts, "a".repeat(1 << 20)]) {
+    assert.equal(policy.check({ name: "Shell", arguments: { command } }).decision, "ask");
+  }
+});
+
 test("policy_of_a_file_names_places", (t) => {
   const path = join(folder(t), "policy.toml");
   writeFileSync(path, '\ndeny = ["execute(rm *)"]\n');
   const verdict = Policy.load(path).check({ name: "Shell", arguments: { command: "rm x" } });
-  assert.deepEqual(verdict, { decision: "deny", rule: "execute(rm *)", source: `${path}:2` });
+  assert.deepEqual(verdict, {
+    decision: "deny",
+    rule: "execute(rm *)",
+    source: `${path}:2`,
+    reason: "the rule `execute(rm *)` denies `rm x`",
+    part: "rm x",
+  });
 });
 
 test("wrong_policy_names_the_rule", () => {

@@ -39,6 +39,57 @@ def test_hostile_calls_get_their_decisions(tmp_path: Path) -> None:
     assert len(HOSTILE["calls"]) >= 200
 
 
+def test_attacks_are_refused(tmp_path: Path) -> None:
+    attacks = json.loads((Path(__file__).parents[2] / "tests/policy/attacks.json").read_text("utf-8"))
+    for file in HOSTILE["files"]:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    if sys.platform != "win32":
+        for link, target in HOSTILE["links"].items():
+            (tmp_path / link).symlink_to(target)
+    wrong = []
+    for group in attacks["groups"]:
+        policy = Policy(group["policy"])
+        for call in group["calls"]:
+            verdict = policy.check(call, tmp_path)
+            # On Windows no rule knows the shell of a command.
+            refused = call["expect"] == "refuse" or (sys.platform == "win32" and call["expect"] != "allow")
+            is_right = verdict.decision != "allow" if refused else verdict.decision == call["expect"]
+            if not is_right and not (sys.platform == "win32" and call["expect"] == "allow"):
+                wrong.append((call, verdict))
+    assert wrong == []
+
+
+def test_preset_lists_its_rules_and_can_be_extended() -> None:
+    policy = Policy({"extends": "read-only", "allow": ["execute(make test)"]})
+    assert {"read(**)", "execute(make test)"} <= set(policy.rules["allow"])
+    assert policy.rules["default"] == "ask"
+    for command, decision in [("git log", "allow"), ("make test", "allow"), ("git log --output=x", "ask")]:
+        assert policy.check({"name": "Shell", "arguments": {"command": command}}).decision == decision
+    assert Policy("read-only").rules["allow"] == [*policy.rules["allow"][:-1]]
+    with pytest.raises(InvalidOption, match="expected the name of a preset"):
+        Policy({"extends": "policy.toml"})
+
+
+def test_verdict_names_part_and_reason() -> None:
+    verdict = Policy({"allow": ["execute(ls)"]}).check({"name": "Shell", "arguments": {"command": "ls; git push"}})
+    assert verdict.part == "git push"
+    assert "`execute(git push)` would allow it" in verdict.reason
+
+
+def test_text_of_a_model_cannot_stop_the_program() -> None:
+    policy = Policy({"deny": ["execute(rm *)"]})
+    for text in (
+        "cat <<$(  ",
+        "echo hi 2147483648>x",
+        "<<EOF;$((()",
+        "(" * 16384,
+        "xargs " + "(" * 16384,
+        "a" * (1 << 20),
+    ):
+        assert policy.check({"name": "Shell", "arguments": {"command": text}}).decision == "ask"
+
+
 def test_policy_of_a_file_names_places(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text('\ndeny = ["execute(rm *)"]\n', "utf-8")

@@ -247,10 +247,10 @@ def image_bytes(bytes: bytes) -> ImageURLPart:
     """An image part from the bytes of an image file."""
 
 def read_policy(given: Any) -> dict[str, Any]:
-    """Reads a policy, a path or a mapping; returns it as `policy`, and its `warnings`."""
+    """Reads a policy: a preset, a path or a mapping; returns it as `policy`, and its `warnings`."""
 
-def check_policy(policy: Mapping[str, Any], call: Any, work_dir: str) -> dict[str, Any]:
-    """Decides about a tool call by a policy that was read."""
+def check_policy(policy: str, call: Any, work_dir: str) -> dict[str, Any]:
+    """Decides about a tool call by the JSON of a policy that was read."""
 
 def check_names(names: list[str]) -> None:
     """Raises for the first name that is no option."""

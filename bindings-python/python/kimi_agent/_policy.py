@@ -36,8 +36,8 @@ class PolicyVerdict:
     source: str | None = None
     """The place of the rule, for example `policy.toml:3`. For a policy without a file, `deny[0]`."""
     reason: str = field(default="", compare=False)
-    """Why, in a sentence for people. It names the part that decided, and if possible the narrowest rule that would allow
-    it."""
+    """Why, in a sentence for people. It names the part that decided, and if possible the narrowest rule that would
+    allow it."""
     part: str | None = field(default=None, compare=False)
     """The part of the call that decided: a simple command, a path, an address or the name of a tool."""
 
@@ -49,8 +49,8 @@ class Policy:
     strictest one counts.
 
     Args:
-        rules: A mapping with the keys `default` ("ask", "deny" or "allow"), `deny`, `ask` and `allow` (lists of rules), and
-            `extends` (a preset). Or the name of a preset: "read-only" or "edit-files".
+        rules: A mapping with the keys `default` ("ask", "deny" or "allow"), `deny`, `ask` and `allow` (lists of rules),
+            and `extends` (a preset). Or the name of a preset: "read-only" or "edit-files".
 
     Raises:
         InvalidOption: A rule is wrong. The text names it.

@@ -11,6 +11,7 @@ Examples:
   kimi-agent inspect run.jsonl                             # a page that shows the recording
   kimi-agent verify run.jsonl                              # does the agent still do the same?
   kimi-agent batch jobs.jsonl --out results.jsonl          # many prompts
+  kimi-agent policy check read-only \"git status\"           # what does a policy decide?
 
 `kimi-agent COMMAND --help` describes a command, with examples.";
 

@@ -109,6 +109,7 @@ pub fn decide_anything(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let _ = Policy::from_toml(&text);
     let _ = Policy::from_json(&text);
+    named_commands(&text);
     let Ok(policy) = Policy::from_toml(RULES) else { return };
     decide(&policy, &text);
     for (name, key) in

@@ -129,7 +129,7 @@ fn canonical(host: &str) -> Option<String> {
     Some(if v4.is_loopback() || v4.octets()[0] == 0 { LOOPBACK.to_owned() } else { v4.to_string() })
 }
 
-/// The IPv4 address inside of an IPv6 one: mapped, compatible, translated, 6to4 or ISATAP.
+/// The IPv4 address inside of an IPv6 one: mapped, compatible, translated or tunnelled.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let parts = address.segments();
     let of = |high: u16, low: u16| {

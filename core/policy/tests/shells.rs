@@ -1,7 +1,7 @@
 //! Texts that the recogniser accepts, executed in the shells of this machine: no command runs that it did not name.
 
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;

@@ -6,6 +6,7 @@ mod atif;
 mod batch;
 mod completions;
 mod doctor;
+mod policy;
 mod run;
 #[cfg(unix)]
 mod signals;

@@ -254,7 +254,7 @@ impl Reader<'_> {
         self.end_list()
     }
 
-    /// A `\` before a line end, which shells remove. Beside operators they differ.
+    /// A `\` before a line end, which shells remove. Next to operators they differ.
     fn continuation(&mut self) -> Result<(), Reason> {
         let is_plain = |byte: Option<u8>| {
             byte.is_none_or(|byte| {
@@ -263,7 +263,7 @@ impl Reader<'_> {
         };
         let before = self.at.checked_sub(1).map(|at| self.bytes[at]);
         if !is_plain(before) || !is_plain(self.peek(2)) {
-            return Err("a line is continued beside an operator".to_owned());
+            return Err("a line is continued next to an operator".to_owned());
         }
         self.at += 2;
         Ok(())
