@@ -391,7 +391,7 @@ export declare function openCassette(name: string, mode?: string | undefined | n
 /** Returns text with control and bidirectional characters as escapes. */
 export declare function printable(text: string): string;
 
-/** Reads a policy: JSON of a path or of a mapping. Returns JSON with the policy and its warnings. */
+/** Reads a policy: JSON of the name of a preset, of a path, or of a mapping. Returns JSON with the policy and its warnings. */
 export declare function readPolicyJson(given: string): string;
 
 /** Runs the command `kimi-agent`, and returns its exit code. The arguments begin with the name of the program. */

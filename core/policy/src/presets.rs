@@ -76,7 +76,6 @@ const READING: &[&str] = &[
     "du ./**",
     "cd ./**",
     "which *",
-    "jq ./**",
     "git status",
     "git status ./**",
     "git diff ./**",
@@ -84,13 +83,13 @@ const READING: &[&str] = &[
     "git show ./**",
     "git blame ./**",
     "git branch",
-    "git branch --list *",
+    "git branch --list",
     "git branch -a",
     "git branch -v",
     "git branch -vv",
     "git branch --show-current",
     "git tag",
-    "git tag --list *",
+    "git tag --list",
     "git ls-files ./**",
     "git rev-parse ./**",
     "git describe *",
@@ -146,9 +145,11 @@ pub(crate) fn rules(name: &str) -> Option<[Vec<String>; 3]> {
     let mut deny: Vec<String> = SECRETS.iter().map(|glob| format!("read({glob})")).collect();
     let mut allow = vec!["read(**)".to_owned(), "search(**)".to_owned(), "think".to_owned()];
     if edits {
-        // A repository's own settings name programs that git runs.
+        // A repository's own settings name programs that git runs. Each folder with a file `HEAD` can be a repository.
         let protected = [
             "**/.git/**",
+            "**/HEAD",
+            "**/commondir",
             "**/.gitmodules",
             "**/.gitattributes",
             "**/.gitconfig",

@@ -631,8 +631,11 @@ impl Taker<'_> {
             }
         }
         if paths.is_empty() {
-            let arguments_are_empty = self.call.arguments.is_none_or(Map::is_empty);
-            let searches = kind == Kind::Search || !globs.is_empty() || (kind == Kind::Read && arguments_are_empty);
+            // Without arguments, only a tool that is known to list or search is about the working directory.
+            let is_named =
+                !self.call.arguments.is_none_or(Map::is_empty) || kind_of_tool(self.call.name) == Some(Kind::Search);
+            let lists = matches!(&*name, "listdirectory" | "ls" | "list" | "listdir" | "listfiles");
+            let searches = lists || !globs.is_empty() || (kind == Kind::Search && is_named);
             if searches && matches!(kind, Kind::Search | Kind::Read) {
                 paths.push(".");
             } else if self.parts.iter().all(|part| part.shadow) {
@@ -786,7 +789,12 @@ impl Taker<'_> {
                     }
                 }
                 Item::Write(word) => self.add_redirection(Kind::Edit, &word, moves, &base_dir, false),
-                Item::Read(word) => self.add_redirection(Kind::Read, &word, moves, &base_dir, true),
+                Item::Read(word) => {
+                    // Reading a file of the project needs no rule of its own.
+                    let is_inside =
+                        matches!(&word, Word::Literal(text) if !resolve(text, &base_dir, self.work_dir).is_outside());
+                    self.add_redirection(Kind::Read, &word, moves, &base_dir, is_inside && !moves);
+                }
             }
         }
     }

@@ -234,7 +234,7 @@ fn presets_allow_reading_forms_alone() {
         ("read-only", "ReadFile", json!({"path": "src/a.py"}), Decision::Allow),
         ("read-only", "Grep", json!({"pattern": "x", "path": "src"}), Decision::Allow),
         ("read-only", "ReadFile", json!({"path": ".env"}), Decision::Deny),
-        ("read-only", "Grep", json!({"pattern": "x", "glob": ".env"}), Decision::Ask),
+        ("read-only", "Grep", json!({"pattern": "x", "glob": ".env"}), Decision::Deny),
         ("read-only", "ReadFile", json!({"path": "/etc/passwd"}), Decision::Ask),
         ("read-only", "WriteFile", json!({"path": "src/a.py", "content": ""}), Decision::Ask),
         ("edit-files", "WriteFile", json!({"path": "src/a.py", "content": ""}), Decision::Allow),

@@ -224,7 +224,9 @@ proptest! {
         let decide = |command: String| decide(default, &deny, &ask, &allow, &call(command));
         let both = decide(format!("{first}{sign}{second}"));
         let strictest = decide(first.to_owned()).max(decide(second.to_owned()));
-        prop_assert!(both >= strictest, "{first}{sign}{second}: {both} deny {deny:?} ask {ask:?} allow {allow:?}");
+        // A text that is not recognised as a whole is searched for what is denied, and asked about in any case.
+        let is_readable = [first, second].iter().all(|text| kimi_agent_policy::generated::named_commands(text).is_some());
+        prop_assert!(both >= if is_readable { strictest } else { strictest.min(Decision::Ask) }, "{first}{sign}{second}: {both} deny {deny:?} ask {ask:?} allow {allow:?}");
     }
 
     #[test]

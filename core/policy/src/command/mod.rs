@@ -23,6 +23,8 @@ const MAX_CHAIN: u32 = 8;
 const MAX_INNER: usize = 64;
 /// How many words a command may have.
 const MAX_WORDS: usize = 2000;
+/// How many pieces of a text are looked at that is not recognised.
+const MAX_SEGMENTS: usize = 300;
 /// How many items a call may have.
 const MAX_ITEMS: usize = 3000;
 
@@ -117,7 +119,12 @@ impl Walker<'_> {
             return self.opaque(text, "it nests too deep".to_owned(), shadow);
         }
         match shell::recognise(text) {
-            Err(reason) => self.opaque(text, reason, shadow),
+            Err(reason) => {
+                self.opaque(text, reason, shadow);
+                if depth == 0 {
+                    self.segments(text);
+                }
+            }
             Ok(read) => {
                 self.whole = Some(text.to_owned()).filter(|_| read.simple.len() > 1);
                 for simple in read.simple {
@@ -128,6 +135,21 @@ impl Walker<'_> {
                         simple.files.into_iter().for_each(|file| self.redirection(file));
                     }
                 }
+            }
+        }
+    }
+
+    /// Takes the pieces of a text apart that is not recognised as a whole: rules that deny or ask look at them.
+    fn segments(&mut self, text: &str) {
+        const KEYWORDS: [&str; 9] = ["if", "then", "elif", "else", "while", "until", "do", "{", "!"];
+        let start: String = text.chars().take(shell::MAX_TEXT / 4).collect();
+        for segment in start.split([';', '&', '|', '\n', '(', ')', '`']).take(MAX_SEGMENTS) {
+            let mut segment = segment.trim();
+            while let Some((_, rest)) = segment.split_once(' ').filter(|(word, _)| KEYWORDS.contains(word)) {
+                segment = rest.trim_start();
+            }
+            if !segment.is_empty() && shell::recognise(segment).is_ok() {
+                self.take(segment, 1, true);
             }
         }
     }
