@@ -782,6 +782,15 @@ function outputInvalid({ message, output }: NativeError): OutputInvalid {
   return new OutputInvalid(message, { attempts, text, errors, result });
 }
 
+/** A call of the addon that panicked: napi-rs makes a plain error of it. */
+function panicOf(thrown: unknown): NativeError | undefined {
+  if (typeof thrown !== "object" || thrown === null) return undefined;
+  const { code, message } = thrown as { code?: unknown; message?: unknown };
+  if (code !== "GenericFailure") return undefined;
+  const text = `internal error: a call panicked: ${String(message)}; this is a defect of kimi-agent, please report it`;
+  return { code: "internal_error", message: text, retryable: false };
+}
+
 /** Calls the addon. Throws its error as the public error, with the stack of `site` if that is given. */
 export function callNative<T>(call: () => T, site?: CallSite): T {
   try {
@@ -789,8 +798,9 @@ export function callNative<T>(call: () => T, site?: CallSite): T {
   } catch (thrown) {
     // Not `instanceof`: the addon's errors are of the main realm, and tests may run in another one.
     const native = typeof thrown === "object" && thrown !== null ? (thrown as { native?: NativeError }).native : undefined;
-    if (native === undefined) throw thrown;
-    throw raisedAt(publicError(native), site);
+    const raised = native ?? panicOf(thrown);
+    if (raised === undefined) throw thrown;
+    throw raisedAt(publicError(raised), site);
   }
 }
 

@@ -19,7 +19,7 @@ pub struct NativeAgent {
 #[napi]
 impl NativeAgent {
     /// Makes an agent. No process is started before its first session.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn open(env: &Env, bridge: &Bridge, options_json: String, callbacks: Callbacks) -> napi::Result<NativeAgent> {
         let options = options(env, &options_json)?;
         let key = next_id();
@@ -30,13 +30,13 @@ impl NativeAgent {
     }
 
     /// Jobs name the agent by this number.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn key(&self) -> f64 {
         self.key as f64
     }
 
     /// Opens a session: a new one, or one that resumes or forks the session of this id.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn create_session(
         &self,
         env: &Env,
@@ -54,25 +54,25 @@ impl NativeAgent {
     }
 
     /// A ticket for the sessions that the agent keeps, as JSON.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn list_sessions(&self, work_dir: Option<String>) -> f64 {
         self.agent.list_sessions(work_dir.map(Into::into)) as f64
     }
 
     /// A ticket for the deletion of a session that the agent keeps.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn delete_session(&self, session_id: String) -> f64 {
         self.agent.delete_session(session_id) as f64
     }
 
     /// A ticket for the end of all its processes. `null` stands for the option `closeTimeout`.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn close(&self, env: &Env, timeout_json: String) -> napi::Result<f64> {
         self.agent.close(&parse(env, "timeout", &timeout_json)?).map(|ticket| ticket as f64).or_throw(env)
     }
 
     /// Closes the agent in the background.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn abandon(&self) {
         self.agent.abandon();
     }

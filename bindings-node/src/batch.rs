@@ -18,7 +18,7 @@ pub struct NativeBatch {
 #[napi]
 impl NativeBatch {
     /// Starts a batch. The options are those of the batch and of its sessions.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn open(
         env: &Env,
         bridge: &Bridge,
@@ -35,25 +35,25 @@ impl NativeBatch {
     }
 
     /// Jobs name the batch by this number.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn key(&self) -> f64 {
         self.batch.key as f64
     }
 
     /// A ticket for the next result.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn next(&self) -> f64 {
         self.batch.next() as f64
     }
 
     /// A ticket for the end of all jobs, which are cancelled.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn cancel(&self) -> f64 {
         self.batch.cancel() as f64
     }
 
     /// Cancels the batch in the background.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn abandon(&self) {
         self.batch.abandon();
     }

@@ -26,7 +26,7 @@ pub struct Bridge {
 #[napi]
 impl Bridge {
     /// `wake` is called on the environment's thread when there is something to drain, once for any number of deliveries.
-    #[napi(constructor)]
+    #[napi(catch_unwind, constructor)]
     pub fn new(env: &Env, wake: Function<'_, (), ()>) -> napi::Result<Self> {
         install_log();
         let mut wake: Wake = wake.build_threadsafe_function().build()?;
@@ -43,13 +43,13 @@ impl Bridge {
     }
 
     /// Takes all deliveries.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn drain(&self) -> Vec<Delivery> {
         self.mailbox.drain().into_iter().filter_map(|delivery| Delivery::new(delivery, &self.mailbox)).collect()
     }
 
     /// A handler returned. A job that was withdrawn is ignored.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn job_done(&self, env: &Env, job_id: f64, answer_json: String) -> napi::Result<()> {
         let answer = parse(env, "answer", &answer_json)?;
         self.mailbox.finish_job(job_id as u64, Ok(answer));
@@ -57,19 +57,19 @@ impl Bridge {
     }
 
     /// A handler failed. A job that was withdrawn is ignored.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn job_failed(&self, job_id: f64, reason: String) {
         self.mailbox.finish_job(job_id as u64, Err(reason));
     }
 
     /// Sets whether the bridge keeps the process alive.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn set_keeps_alive(&self, env: &Env, keeps_alive: bool) -> napi::Result<()> {
         set_keeps_alive(&mut self.wake.write().unwrap_or_else(PoisonError::into_inner), env, keeps_alive)
     }
 
     /// Delivers log records up to this level; null for none. Default: `warn`.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn set_log_level(
         &self,
         env: &Env,

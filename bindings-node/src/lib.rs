@@ -50,7 +50,7 @@ pub(crate) fn content(env: &Env, json: &str) -> napi::Result<Content> {
 }
 
 /// Closes every session of the process at its exit. Blocks for some seconds at most.
-#[napi]
+#[napi(catch_unwind)]
 pub fn shutdown() {
     if let Some(runtime) = RUNTIME.get() {
         runtime.block_on(kimi_agent_bridge::close_all(EXIT_GRACE));
@@ -58,7 +58,7 @@ pub fn shutdown() {
 }
 
 /// Kills every agent of the process.
-#[napi]
+#[napi(catch_unwind)]
 pub fn kill_agents() {
     if RUNTIME.get().is_some() {
         kimi_agent_bridge::kill_all();
@@ -75,46 +75,46 @@ pub struct PrivateFolder {
 #[napi]
 impl PrivateFolder {
     /// A folder without files.
-    #[napi(constructor)]
+    #[napi(catch_unwind, constructor)]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Writes a file and returns its path.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn write(&self, env: &Env, name: String, content: String) -> napi::Result<String> {
         let path = self.folder.write(&name, &content).or_throw(env)?;
         Ok(path.to_string_lossy().into_owned())
     }
 
     /// Deletes the folder and its files.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn remove(&self) {
         self.folder.remove();
     }
 }
 
 /// Makes a content part from an image file. Returns JSON.
-#[napi]
+#[napi(catch_unwind)]
 pub fn image_file_json(env: &Env, path: String) -> napi::Result<String> {
     ContentPart::image_file(path).map(|part| to_json(&part)).or_throw(env)
 }
 
 /// Makes a content part from the bytes of an image file. Returns JSON.
-#[napi]
+#[napi(catch_unwind)]
 pub fn image_bytes_json(env: &Env, bytes: Uint8Array) -> napi::Result<String> {
     ContentPart::image_bytes(&*bytes).map(|part| to_json(&part)).or_throw(env)
 }
 
 /// Reads a policy: JSON of the name of a preset, of a path, or of a mapping. Returns JSON with the policy and its warnings.
-#[napi]
+#[napi(catch_unwind)]
 pub fn read_policy_json(env: &Env, given: String) -> napi::Result<String> {
     let given = serde_json::from_str(&given).unwrap_or_default();
     kimi_agent_bridge::read_policy(&given).map(|read| read.to_string()).or_throw(env)
 }
 
 /// Decides about a tool call by a policy that was read. Takes and returns JSON.
-#[napi]
+#[napi(catch_unwind)]
 pub fn check_policy_json(env: &Env, policy: String, call: String, work_dir: String) -> napi::Result<String> {
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap_or_default();
     kimi_agent_bridge::check_policy(&policy, &json(&call), work_dir.as_ref())
@@ -123,7 +123,7 @@ pub fn check_policy_json(env: &Env, policy: String, call: String, work_dir: Stri
 }
 
 /// Throws for the first name that is not an option's.
-#[napi]
+#[napi(catch_unwind)]
 pub fn check_names(env: &Env, names: Vec<String>) -> napi::Result<()> {
     kimi_agent_bridge::check_names(names.iter().map(String::as_str), Naming::Camel).or_throw(env)
 }
@@ -135,37 +135,37 @@ pub fn check_prompt_names(env: &Env, names: Vec<String>) -> napi::Result<()> {
 }
 
 /// Throws the error for an option whose value has no JSON form; `got` describes the value.
-#[napi(ts_return_type = "never")]
+#[napi(catch_unwind, ts_return_type = "never")]
 pub fn wrong_type(env: &Env, option: String, got: String) -> napi::Result<()> {
     Err(kimi_agent_bridge::wrong_type(&option, &got, Naming::Camel)).or_throw(env)
 }
 
 /// The names of the instrumentation scope and of the metrics, as JSON.
-#[napi]
+#[napi(catch_unwind)]
 pub fn telemetry_names() -> String {
     kimi_agent_bridge::telemetry_names()
 }
 
 /// Returns text with control and bidirectional characters as escapes.
-#[napi]
+#[napi(catch_unwind)]
 pub fn printable(text: String) -> String {
     kimi_agent::printable(&text).into_owned()
 }
 
 /// Runs the scripted agent on this process's stdin and stdout and returns its exit code.
-#[napi]
+#[napi(catch_unwind)]
 pub fn run_scripted_agent(argv: Vec<String>) -> i32 {
     kimi_agent::testing::run_scripted_agent(argv.into_iter().map(Into::into))
 }
 
 /// Runs the command `kimi-agent`, and returns its exit code. The arguments begin with the name of the program.
-#[napi]
+#[napi(catch_unwind)]
 pub fn run_command(argv: Vec<String>) -> i32 {
     kimi_agent_bridge::run_command(argv)
 }
 
 /// Throws if the scripted agent would refuse the script, which is JSON or the path of a file.
-#[napi]
+#[napi(catch_unwind)]
 pub fn check_script(env: &Env, script: String, is_path: bool) -> napi::Result<()> {
     let script = if is_path { Script::File(script.into()) } else { Script::Json(script) };
     script.check().or_throw(env)
@@ -181,7 +181,7 @@ pub struct CassetteFile {
 }
 
 /// Opens a cassette with this name or path. `mode` is that of the program.
-#[napi]
+#[napi(catch_unwind)]
 pub fn open_cassette(env: &Env, name: String, mode: Option<String>) -> napi::Result<CassetteFile> {
     let (path, is_recording) =
         kimi_agent_bridge::open_cassette(name.as_ref(), mode.as_deref(), None, None).or_throw(env)?;

@@ -115,7 +115,7 @@ pub struct NativeSession {
 #[napi]
 impl NativeSession {
     /// Opens a session with an agent of its own.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn open(env: &Env, bridge: &Bridge, options_json: String, callbacks: Callbacks) -> napi::Result<Opening> {
         let options = options(env, &options_json)?;
         let mailbox = bridge.mailbox.clone();
@@ -125,7 +125,7 @@ impl NativeSession {
     }
 
     /// Opens a session for one prompt. It is closed when the turn has ended.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn one_shot(
         env: &Env,
         bridge: &Bridge,
@@ -144,7 +144,7 @@ impl NativeSession {
     }
 
     /// The operation that starts the span of a turn with a session of its own, as JSON.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn begin_one_shot(
         env: &Env,
         content_json: String,
@@ -156,49 +156,49 @@ impl NativeSession {
     }
 
     /// Jobs name the session by this number.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn key(&self) -> f64 {
         self.session.key as f64
     }
 
     /// The session's id.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn id(&self) -> String {
         self.session.id().to_owned()
     }
 
     /// The working directory.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn work_dir(&self) -> String {
         self.session.work_dir().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     /// Whether a turn is running, or none can be any more.
-    #[napi(getter, ts_return_type = "'idle' | 'active' | 'closed'")]
+    #[napi(catch_unwind, getter, ts_return_type = "'idle' | 'active' | 'closed'")]
     pub fn state(&self) -> &'static str {
         self.session.state()
     }
 
     /// The version of the protocol.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn protocol_version(&self) -> String {
         self.session.protocol_version().unwrap_or_default().to_owned()
     }
 
     /// The agent's process id.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn pid(&self) -> Option<u32> {
         self.session.pid()
     }
 
     /// The agent's name and version as JSON; `null` if unknown.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn server_json(&self) -> String {
         to_json(&self.session.server())
     }
 
     /// The agent's capabilities.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn capabilities(&self) -> Option<NativeCapabilities> {
         self.session.capabilities().map(|known| NativeCapabilities {
             external_tools: known.external_tools,
@@ -218,31 +218,31 @@ impl NativeSession {
     }
 
     /// Which tools the agent accepted, as JSON.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn external_tools_json(&self) -> String {
         to_json(&self.session.external_tools())
     }
 
     /// The commands that a prompt may begin with, as JSON.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn slash_commands_json(&self) -> String {
         to_json(&self.session.slash_commands())
     }
 
     /// The options that can be set, as JSON.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn config_options_json(&self) -> String {
         to_json(&self.session.config_options())
     }
 
     /// The tokens so far as JSON.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn usage_json(&self) -> String {
         to_json(&self.session.usage())
     }
 
     /// The payload of a `StatusUpdate` as JSON, all updates put together.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn status_json(&self) -> String {
         match self.session.status() {
             Event::StatusUpdate(status) => to_json(&status),
@@ -251,46 +251,46 @@ impl NativeSession {
     }
 
     /// The operation that starts the span of the next turn, as JSON. Null without the option `telemetry`.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn begin_turn(&self, env: &Env, content_json: String, options_json: String) -> napi::Result<Option<String>> {
         let options = options(env, &options_json)?;
         Ok(self.session.begin_turn(&content(env, &content_json)?, &options))
     }
 
     /// Begins a turn with options of its own.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn prompt(&self, env: &Env, content_json: String, options_json: String) -> napi::Result<NativeTurn> {
         let options = options(env, &options_json)?;
         self.session.prompt(content(env, &content_json)?, options).map(NativeTurn::new).or_throw(env)
     }
 
     /// Begins a replay of the session's messages.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn replay(&self, env: &Env) -> napi::Result<NativeTurn> {
         self.session.replay().map(NativeTurn::new).or_throw(env)
     }
 
     /// A ticket for switching plan mode.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn set_plan_mode(&self, env: &Env, on_json: String) -> napi::Result<f64> {
         self.session.set_plan_mode(&parse(env, "on", &on_json)?).map(|ticket| ticket as f64).or_throw(env)
     }
 
     /// A ticket for setting an option.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn set_config_option(&self, env: &Env, id: String, value_json: String) -> napi::Result<f64> {
         let value = parse(env, "value", &value_json)?;
         self.session.set_config_option(id, &value).map(|ticket| ticket as f64).or_throw(env)
     }
 
     /// A ticket for taking back the last turns.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn undo(&self, env: &Env, count_json: String) -> napi::Result<f64> {
         self.session.undo(&parse(env, "count", &count_json)?).map(|ticket| ticket as f64).or_throw(env)
     }
 
     /// A ticket for a manual answer to a request; without `origin`, only its id says which one.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn respond(
         &self,
         env: &Env,
@@ -303,19 +303,19 @@ impl NativeSession {
     }
 
     /// A ticket for the end of the running turn, which is cancelled.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn cancel(&self) -> f64 {
         self.session.cancel() as f64
     }
 
     /// A ticket for the end of the agent. `null` stands for the option `closeTimeout`.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn close(&self, env: &Env, timeout_json: String) -> napi::Result<f64> {
         self.session.close(&parse(env, "timeout", &timeout_json)?).map(|ticket| ticket as f64).or_throw(env)
     }
 
     /// Closes the session in the background.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn abandon(&self) {
         self.session.abandon();
     }

@@ -115,26 +115,26 @@ fn pack(events: Vec<Box<Event>>) -> Result<EventBatch, kimi_agent::Error> {
 #[napi]
 impl NativeTurn {
     /// Deliveries name the turn by this number.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn key(&self) -> f64 {
         self.turn.key as f64
     }
 
     /// The name within the session.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn id(&self) -> String {
         self.turn.id().to_owned()
     }
 
     /// Begins a loop. Refused if the turn is read in the other mode or by another loop.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn start_loop(&self, env: &Env, by_step: bool) -> napi::Result<()> {
         self.turn.start_loop(by_step).or_throw(env)
     }
 
     /// Returns the next events, at most `max`; with `step`, events of that step. Null if there is none yet; a delivery
     /// `readable` then follows. Throws the error that ended the turn. The program has got the batch before it.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn fetch(&self, env: &Env, max: u32, step: Option<u32>) -> napi::Result<Option<EventBatch>> {
         match self.turn.poll_batch(max as usize, step) {
             Poll::Pending => Ok(None),
@@ -147,14 +147,14 @@ impl NativeTurn {
     }
 
     /// The program has got the first `count` events of the batch.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn took(&self, count: u32) {
         self.turn.take_batch(count as usize);
     }
 
     /// Skips the rest of the step that is being read, and returns the next one. Null if there is none yet; a delivery
     /// `readable` then follows. Throws the error that ended the turn.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn next_step(&self, env: &Env) -> napi::Result<Option<NextStep>> {
         match self.turn.poll_step() {
             Poll::Pending => Ok(None),
@@ -167,13 +167,13 @@ impl NativeTurn {
     }
 
     /// Whether the turn has an outcome.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn is_settled(&self) -> bool {
         self.turn.outcome().is_some()
     }
 
     /// A ticket for the result as JSON. Refused in the handler `within` if the turn waits for it.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn result(&self, env: &Env, within: Option<f64>) -> napi::Result<f64> {
         self.turn.result(within.map(|job| job as u64)).map(|ticket| ticket as f64).or_throw(env)
     }
@@ -191,19 +191,19 @@ impl NativeTurn {
     }
 
     /// A ticket for the end of the turn, which is cancelled.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn cancel(&self, env: &Env) -> napi::Result<f64> {
         self.turn.cancel().map(|ticket| ticket as f64).or_throw(env)
     }
 
     /// A ticket for the agent's answer to the steering.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn steer(&self, env: &Env, content_json: String) -> napi::Result<f64> {
         self.turn.steer(content(env, &content_json)?).map(|ticket| ticket as f64).or_throw(env)
     }
 
     /// A ticket for a manual answer to a request; without `origin`, only its id says which one.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn respond(
         &self,
         env: &Env,
@@ -216,19 +216,19 @@ impl NativeTurn {
     }
 
     /// The tokens so far as JSON.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn usage_json(&self) -> String {
         to_json(&self.turn.usage())
     }
 
     /// How many events were dropped.
-    #[napi(getter)]
+    #[napi(catch_unwind, getter)]
     pub fn discarded(&self) -> f64 {
         self.turn.discarded() as f64
     }
 
     /// The program has left the turn: unread events are dropped, and it is cancelled in the background.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn abandon(&self) {
         self.turn.abandon();
     }

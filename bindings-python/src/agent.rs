@@ -34,11 +34,13 @@ impl PyAgent {
         options: &Bound<'_, PyAny>,
         callbacks: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
-        let (map, callbacks) = given(options, callbacks)?;
-        let agent =
-            BridgeAgent::open(key, mailbox.mailbox.clone(), runtime(options.py())?, map, Naming::Snake, callbacks)
-                .map_err(|error| raise(options.py(), &error))?;
-        Ok(Self { agent: Arc::new(agent) })
+        crate::guarded(|| {
+            let (map, callbacks) = given(options, callbacks)?;
+            let agent =
+                BridgeAgent::open(key, mailbox.mailbox.clone(), runtime(options.py())?, map, Naming::Snake, callbacks)
+                    .map_err(|error| raise(options.py(), &error))?;
+            Ok(Self { agent: Arc::new(agent) })
+        })
     }
 
     #[pyo3(signature = (key, resume, fork, options, callbacks))]
@@ -50,27 +52,32 @@ impl PyAgent {
         options: &Bound<'_, PyAny>,
         callbacks: &Bound<'_, PyDict>,
     ) -> PyResult<(PySession, u64)> {
-        let start = resume.map(Start::Resume).or_else(|| fork.map(Start::Fork)).unwrap_or(Start::New);
-        let (map, callbacks) = given(options, callbacks)?;
-        let opened = self.agent.create_session(key, start, map, Naming::Snake, callbacks);
-        let (session, ticket) = opened.map_err(|error| raise(options.py(), &error))?;
-        Ok((PySession::new(session), ticket))
+        crate::guarded(|| {
+            let start = resume.map(Start::Resume).or_else(|| fork.map(Start::Fork)).unwrap_or(Start::New);
+            let (map, callbacks) = given(options, callbacks)?;
+            let opened = self.agent.create_session(key, start, map, Naming::Snake, callbacks);
+            let (session, ticket) = opened.map_err(|error| raise(options.py(), &error))?;
+            Ok((PySession::new(session), ticket))
+        })
     }
 
     #[pyo3(signature = (work_dir))]
-    fn list_sessions(&self, work_dir: Option<PathBuf>) -> u64 {
-        self.agent.list_sessions(work_dir)
+    fn list_sessions(&self, work_dir: Option<PathBuf>) -> PyResult<u64> {
+        crate::guarded(|| Ok(self.agent.list_sessions(work_dir)))
     }
 
-    fn delete_session(&self, session_id: String) -> u64 {
-        self.agent.delete_session(session_id)
+    fn delete_session(&self, session_id: String) -> PyResult<u64> {
+        crate::guarded(|| Ok(self.agent.delete_session(session_id)))
     }
 
     fn close(&self, timeout: &Bound<'_, PyAny>) -> PyResult<u64> {
-        self.agent.close(&py_to_json(timeout)?).map_err(|error| raise(timeout.py(), &error))
+        crate::guarded(|| self.agent.close(&py_to_json(timeout)?).map_err(|error| raise(timeout.py(), &error)))
     }
 
-    fn abandon(&self) {
-        self.agent.abandon();
+    fn abandon(&self) -> PyResult<()> {
+        crate::guarded(|| {
+            self.agent.abandon();
+            Ok(())
+        })
     }
 }

@@ -37,23 +37,28 @@ impl PyBatch {
         callbacks: &Bound<'_, PyDict>,
         reports_progress: bool,
     ) -> PyResult<Self> {
-        let (map, callbacks) = given(options, callbacks)?;
-        let (mailbox, runtime) = (mailbox.mailbox.clone(), runtime(options.py())?);
-        let opened = BridgeBatch::open(key, mailbox, runtime, map, Naming::Snake, callbacks, reports_progress);
-        let batch = opened.map_err(|error| raise(options.py(), &error))?;
-        Ok(Self { batch: Arc::new(batch) })
+        crate::guarded(|| {
+            let (map, callbacks) = given(options, callbacks)?;
+            let (mailbox, runtime) = (mailbox.mailbox.clone(), runtime(options.py())?);
+            let opened = BridgeBatch::open(key, mailbox, runtime, map, Naming::Snake, callbacks, reports_progress);
+            let batch = opened.map_err(|error| raise(options.py(), &error))?;
+            Ok(Self { batch: Arc::new(batch) })
+        })
     }
 
-    fn next(&self) -> u64 {
-        self.batch.next()
+    fn next(&self) -> PyResult<u64> {
+        crate::guarded(|| Ok(self.batch.next()))
     }
 
-    fn cancel(&self) -> u64 {
-        self.batch.cancel()
+    fn cancel(&self) -> PyResult<u64> {
+        crate::guarded(|| Ok(self.batch.cancel()))
     }
 
-    fn abandon(&self) {
-        self.batch.abandon();
+    fn abandon(&self) -> PyResult<()> {
+        crate::guarded(|| {
+            self.batch.abandon();
+            Ok(())
+        })
     }
 }
 

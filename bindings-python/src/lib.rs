@@ -12,6 +12,7 @@ mod mailbox;
 mod session;
 mod turn;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -58,6 +59,12 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     }
 }
 
+/// Runs a call of Python. A panic becomes an ordinary error: PyO3's `PanicException` passes each `except Exception`.
+pub(crate) fn guarded<T>(call: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|panic| Python::attach(|py| Err(raise(py, &bridge::panicked(&*panic)))))
+}
+
 /// The error for something that a session needs and the system does not have now, such as a descriptor.
 pub(crate) fn lacking(py: Python<'_>, what: &str, error: &std::io::Error) -> PyErr {
     let text = format!("can't start the agent: no {what} for it: {error}. Call again when there is one");
@@ -90,11 +97,14 @@ pub(crate) fn leak_if_forked<T>(kept: &Arc<T>) {
 
 /// Closes every session that is open, within bounds. Called at exit.
 #[pyfunction]
-fn shutdown(py: Python<'_>) {
-    if HOME.load(Ordering::Relaxed) != 0 {
-        let runtime = pyo3_async_runtimes::tokio::get_runtime();
-        py.detach(|| runtime.block_on(bridge::close_all(EXIT_GRACE)));
-    }
+fn shutdown(py: Python<'_>) -> PyResult<()> {
+    crate::guarded(|| {
+        if HOME.load(Ordering::Relaxed) != 0 {
+            let runtime = pyo3_async_runtimes::tokio::get_runtime();
+            py.detach(|| runtime.block_on(bridge::close_all(EXIT_GRACE)));
+        };
+        Ok(())
+    })
 }
 
 /// A folder of files that only this user can read.
@@ -106,30 +116,35 @@ struct PyPrivateFolder {
 #[pymethods]
 impl PyPrivateFolder {
     #[new]
-    fn new() -> Self {
-        Self { folder: bridge::PrivateFolder::default() }
+    fn new() -> PyResult<Self> {
+        crate::guarded(|| Ok(Self { folder: bridge::PrivateFolder::default() }))
     }
 
     fn write(&self, py: Python<'_>, name: &str, content: &str) -> PyResult<String> {
-        let path = self.folder.write(name, content).map_err(|error| raise(py, &error))?;
-        Ok(path.to_string_lossy().into_owned())
+        crate::guarded(|| {
+            let path = self.folder.write(name, content).map_err(|error| raise(py, &error))?;
+            Ok(path.to_string_lossy().into_owned())
+        })
     }
 
-    fn remove(&self) {
-        self.folder.remove();
+    fn remove(&self) -> PyResult<()> {
+        crate::guarded(|| {
+            self.folder.remove();
+            Ok(())
+        })
     }
 }
 
 /// An image part from a file.
 #[pyfunction]
 fn image_file(py: Python<'_>, path: std::path::PathBuf) -> PyResult<Bound<'_, PyAny>> {
-    content_part(py, py.detach(|| ContentPart::image_file(path)))
+    crate::guarded(|| content_part(py, py.detach(|| ContentPart::image_file(path))))
 }
 
 /// An image part from the bytes of an image file.
 #[pyfunction]
 fn image_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    content_part(py, py.detach(|| ContentPart::image_bytes(bytes)))
+    crate::guarded(|| content_part(py, py.detach(|| ContentPart::image_bytes(bytes))))
 }
 
 fn content_part(py: Python<'_>, made: Result<ContentPart, Error>) -> PyResult<Bound<'_, PyAny>> {
@@ -140,9 +155,11 @@ fn content_part(py: Python<'_>, made: Result<ContentPart, Error>) -> PyResult<Bo
 /// Reads a policy: the name of a preset, a path, or a mapping.
 #[pyfunction]
 fn read_policy<'py>(py: Python<'py>, given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let given = convert::py_to_json(given)?;
-    let read = py.detach(|| bridge::read_policy(&given)).map_err(|error| raise(py, &error))?;
-    convert::json_to_py(py, &read)
+    crate::guarded(|| {
+        let given = convert::py_to_json(given)?;
+        let read = py.detach(|| bridge::read_policy(&given)).map_err(|error| raise(py, &error))?;
+        convert::json_to_py(py, &read)
+    })
 }
 
 /// Decides about a tool call by the JSON of a policy that was read.
@@ -153,54 +170,63 @@ fn check_policy<'py>(
     call: &Bound<'py, PyAny>,
     work_dir: std::path::PathBuf,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let call = convert::py_to_json(call)?;
-    let verdict = py.detach(|| bridge::check_policy(policy, &call, &work_dir)).map_err(|error| raise(py, &error))?;
-    convert::json_to_py(py, &verdict)
+    crate::guarded(|| {
+        let call = convert::py_to_json(call)?;
+        let verdict = py.detach(|| bridge::check_policy(policy, &call, &work_dir)).map_err(|error| raise(py, &error))?;
+        convert::json_to_py(py, &verdict)
+    })
 }
 
 /// Checks the names of options, before anything is done with their values.
 #[pyfunction]
 fn check_names(py: Python<'_>, names: Vec<String>) -> PyResult<()> {
-    bridge::check_names(names.iter().map(String::as_str), bridge::Naming::Snake).map_err(|error| raise(py, &error))
+    crate::guarded(|| {
+        bridge::check_names(names.iter().map(String::as_str), bridge::Naming::Snake).map_err(|error| raise(py, &error))
+    })
 }
 
 /// The names of the options of a session that are paths of files or directories.
 #[pyfunction]
-fn path_options() -> Vec<&'static str> {
-    bridge::path_options().collect()
+fn path_options() -> PyResult<Vec<&'static str>> {
+    crate::guarded(|| Ok(bridge::path_options().collect()))
 }
 
 /// Raises the error for an option whose value has no form as JSON.
 #[pyfunction]
 fn wrong_type(py: Python<'_>, option: &str, got: &str) -> PyResult<()> {
-    Err(raise(py, &bridge::wrong_type(option, got, bridge::Naming::Snake)))
+    crate::guarded(|| Err(raise(py, &bridge::wrong_type(option, got, bridge::Naming::Snake))))
 }
 
 /// The names of the instrumentation scope and of the metrics.
 #[pyfunction]
 fn telemetry_names(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    convert::json_to_py(py, &serde_json::from_str(&bridge::telemetry_names()).unwrap_or_default())
+    crate::guarded(|| convert::json_to_py(py, &serde_json::from_str(&bridge::telemetry_names()).unwrap_or_default()))
 }
 
 /// Whether each message between the core and the agents is logged.
 #[pyfunction]
-fn set_wire_log(py: Python<'_>, on: bool) {
-    py.detach(|| bridge::set_wire_log(on));
+fn set_wire_log(py: Python<'_>, on: bool) -> PyResult<()> {
+    crate::guarded(|| {
+        py.detach(|| bridge::set_wire_log(on));
+        Ok(())
+    })
 }
 
 /// Text with control and bidirectional characters as escapes.
 #[pyfunction]
-fn printable(text: &str) -> std::borrow::Cow<'_, str> {
-    kimi_agent::printable(text)
+fn printable(text: &str) -> PyResult<std::borrow::Cow<'_, str>> {
+    crate::guarded(|| Ok(kimi_agent::printable(text)))
 }
 
 /// Raises if the scripted agent would refuse the script, which is JSON or the path of a file.
 #[pyfunction]
 fn check_script(py: Python<'_>, script: std::ffi::OsString, is_path: bool) -> PyResult<()> {
-    use kimi_agent::testing::Script;
-    let script =
-        if is_path { Script::File(script.into()) } else { Script::Json(script.to_string_lossy().into_owned()) };
-    py.detach(|| script.check()).map_err(|error| raise(py, &error))
+    crate::guarded(|| {
+        use kimi_agent::testing::Script;
+        let script =
+            if is_path { Script::File(script.into()) } else { Script::Json(script.to_string_lossy().into_owned()) };
+        py.detach(|| script.check()).map_err(|error| raise(py, &error))
+    })
 }
 
 /// Opens a cassette: returns its path, and whether the test records.
@@ -212,20 +238,22 @@ fn open_cassette(
     default: Option<&str>,
     remedy: Option<&str>,
 ) -> PyResult<(std::ffi::OsString, bool)> {
-    let opened = py.detach(|| bridge::open_cassette(name.as_ref(), mode, default, remedy));
-    opened.map(|(path, is_recording)| (path.into_os_string(), is_recording)).map_err(|error| raise(py, &error))
+    crate::guarded(|| {
+        let opened = py.detach(|| bridge::open_cassette(name.as_ref(), mode, default, remedy));
+        opened.map(|(path, is_recording)| (path.into_os_string(), is_recording)).map_err(|error| raise(py, &error))
+    })
 }
 
 /// Is the scripted agent, on this process's stdin and stdout; returns the exit code.
 #[pyfunction]
-fn run_scripted_agent(py: Python<'_>, argv: Vec<std::ffi::OsString>) -> i32 {
-    py.detach(|| kimi_agent::testing::run_scripted_agent(argv))
+fn run_scripted_agent(py: Python<'_>, argv: Vec<std::ffi::OsString>) -> PyResult<i32> {
+    crate::guarded(|| Ok(py.detach(|| kimi_agent::testing::run_scripted_agent(argv))))
 }
 
 /// Runs the command `kimi-agent`; returns the exit code.
 #[pyfunction]
-fn run_command(py: Python<'_>, argv: Vec<std::ffi::OsString>) -> i32 {
-    py.detach(|| kimi_agent_bridge::run_command(argv))
+fn run_command(py: Python<'_>, argv: Vec<std::ffi::OsString>) -> PyResult<i32> {
+    crate::guarded(|| Ok(py.detach(|| kimi_agent_bridge::run_command(argv))))
 }
 
 /// Refuses an interpreter other than the main one. CPython itself refuses isolated ones; others would share classes with

@@ -25,39 +25,48 @@ pub(crate) struct PyMailbox {
 impl PyMailbox {
     #[new]
     fn new(py: Python<'_>) -> PyResult<Self> {
-        let (reader, writer) = ends(Reading::IsAtOnce).map_err(|error| lacking(py, "descriptor", &error))?;
-        let mailbox = Mailbox::new(move || ring(&writer));
-        Ok(Self { mailbox, reader })
+        crate::guarded(|| {
+            let (reader, writer) = ends(Reading::IsAtOnce).map_err(|error| lacking(py, "descriptor", &error))?;
+            let mailbox = Mailbox::new(move || ring(&writer));
+            Ok(Self { mailbox, reader })
+        })
     }
 
-    fn fileno(&self) -> i64 {
-        descriptor(&self.reader)
+    fn fileno(&self) -> PyResult<i64> {
+        crate::guarded(|| Ok(descriptor(&self.reader)))
     }
 
     fn drain<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let mut bytes = [0; 64];
-        // Before the look into the mailbox: what comes later makes it readable again.
-        while matches!((&*self.reader).read(&mut bytes), Ok(n) if n == bytes.len()) {}
-        let mut deliveries = Vec::new();
-        for delivery in self.mailbox.drain() {
-            if let Some(delivery) = delivery_to_py(py, delivery)? {
-                deliveries.push(delivery);
+        crate::guarded(|| {
+            let mut bytes = [0; 64];
+            // Before the look into the mailbox: what comes later makes it readable again.
+            while matches!((&*self.reader).read(&mut bytes), Ok(n) if n == bytes.len()) {}
+            let mut deliveries = Vec::new();
+            for delivery in self.mailbox.drain() {
+                if let Some(delivery) = delivery_to_py(py, delivery)? {
+                    deliveries.push(delivery);
+                }
             }
-        }
-        Ok(deliveries)
+            Ok(deliveries)
+        })
     }
 
     fn finish_job(&self, job_id: u64, value: &Bound<'_, PyAny>, error: Option<String>) -> PyResult<()> {
-        let outcome = match error {
-            Some(error) => Err(error),
-            None => py_to_json(value).map_err(|error| format!("the handler returned something odd: {error}")),
-        };
-        self.mailbox.finish_job(job_id, outcome);
-        Ok(())
+        crate::guarded(|| {
+            let outcome = match error {
+                Some(error) => Err(error),
+                None => py_to_json(value).map_err(|error| format!("the handler returned something odd: {error}")),
+            };
+            self.mailbox.finish_job(job_id, outcome);
+            Ok(())
+        })
     }
 
-    fn close(&self) {
-        self.mailbox.close();
+    fn close(&self) -> PyResult<()> {
+        crate::guarded(|| {
+            self.mailbox.close();
+            Ok(())
+        })
     }
 }
 

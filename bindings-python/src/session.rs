@@ -82,11 +82,19 @@ impl PySession {
         options: &Bound<'_, PyAny>,
         callbacks: &Bound<'_, PyDict>,
     ) -> PyResult<(Self, u64)> {
-        let (map, callbacks) = given(options, callbacks)?;
-        let opened =
-            BridgeSession::open(key, mailbox.mailbox.clone(), runtime(options.py())?, map, Naming::Snake, callbacks);
-        let (session, ticket) = opened.map_err(|error| raise(options.py(), &error))?;
-        Ok((Self::new(session), ticket))
+        crate::guarded(|| {
+            let (map, callbacks) = given(options, callbacks)?;
+            let opened = BridgeSession::open(
+                key,
+                mailbox.mailbox.clone(),
+                runtime(options.py())?,
+                map,
+                Naming::Snake,
+                callbacks,
+            );
+            let (session, ticket) = opened.map_err(|error| raise(options.py(), &error))?;
+            Ok((Self::new(session), ticket))
+        })
     }
 
     #[staticmethod]
@@ -98,21 +106,23 @@ impl PySession {
         options: &Bound<'_, PyAny>,
         callbacks: &Bound<'_, PyDict>,
     ) -> PyResult<PyTurn> {
-        let content = self::content(content)?;
-        let prompt_options = self::options(prompt_options)?;
-        let (map, callbacks) = given(options, callbacks)?;
-        let mailbox = mailbox.mailbox.clone();
-        BridgeSession::one_shot(
-            key,
-            mailbox,
-            runtime(options.py())?,
-            (content, prompt_options),
-            map,
-            Naming::Snake,
-            callbacks,
-        )
-        .map(PyTurn::new)
-        .map_err(|error| raise(options.py(), &error))
+        crate::guarded(|| {
+            let content = self::content(content)?;
+            let prompt_options = self::options(prompt_options)?;
+            let (map, callbacks) = given(options, callbacks)?;
+            let mailbox = mailbox.mailbox.clone();
+            BridgeSession::one_shot(
+                key,
+                mailbox,
+                runtime(options.py())?,
+                (content, prompt_options),
+                map,
+                Naming::Snake,
+                callbacks,
+            )
+            .map(PyTurn::new)
+            .map_err(|error| raise(options.py(), &error))
+        })
     }
 
     #[staticmethod]
@@ -121,61 +131,67 @@ impl PySession {
         prompt_options: &Bound<'py, PyAny>,
         options: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let py = content.py();
-        let (given, options) = (self::options(prompt_options)?, self::options(options)?);
-        let begun = BridgeSession::begin_one_shot(&self::content(content)?, &given, &options, Naming::Snake);
-        begun.map_err(|error| raise(py, &error))?.map(|op| start_to_py(py, &op)).transpose()
+        crate::guarded(|| {
+            let py = content.py();
+            let (given, options) = (self::options(prompt_options)?, self::options(options)?);
+            let begun = BridgeSession::begin_one_shot(&self::content(content)?, &given, &options, Naming::Snake);
+            begun.map_err(|error| raise(py, &error))?.map(|op| start_to_py(py, &op)).transpose()
+        })
     }
 
     #[getter]
-    fn id(&self) -> &str {
-        self.session.id()
+    fn id(&self) -> PyResult<&str> {
+        crate::guarded(|| Ok(self.session.id()))
     }
 
     #[getter]
-    fn work_dir(&self) -> String {
-        self.session.work_dir().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
+    fn work_dir(&self) -> PyResult<String> {
+        crate::guarded(|| {
+            Ok(self.session.work_dir().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default())
+        })
     }
 
     #[getter]
-    fn state(&self) -> &'static str {
-        self.session.state()
+    fn state(&self) -> PyResult<&'static str> {
+        crate::guarded(|| Ok(self.session.state()))
     }
 
     #[getter]
-    fn protocol_version(&self) -> Option<&str> {
-        self.session.protocol_version()
+    fn protocol_version(&self) -> PyResult<Option<&str>> {
+        crate::guarded(|| Ok(self.session.protocol_version()))
     }
 
     #[getter]
-    fn pid(&self) -> Option<u32> {
-        self.session.pid()
+    fn pid(&self) -> PyResult<Option<u32>> {
+        crate::guarded(|| Ok(self.session.pid()))
     }
 
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let info = PyDict::new(py);
-        info.set_item("server", self.session.server().map(|server| message_to_py(py, server)).transpose()?)?;
-        let capabilities = serde_json::to_value(self.session.capabilities()).unwrap_or_default();
-        info.set_item("capabilities", json_to_py(py, &capabilities)?)?;
-        let commands = PyList::empty(py);
-        for command in self.session.slash_commands() {
-            commands.append(message_to_py(py, &command)?)?;
-        }
-        info.set_item("slash_commands", commands)?;
-        let options = serde_json::to_value(self.session.config_options()).unwrap_or_default();
-        info.set_item("config_options", json_to_py(py, &options)?)?;
-        let nothing = ExternalToolsResult::default();
-        let tools = self.session.external_tools().unwrap_or(&nothing);
-        info.set_item("external_tools", message_to_py(py, tools)?)?;
-        Ok(info)
+        crate::guarded(|| {
+            let info = PyDict::new(py);
+            info.set_item("server", self.session.server().map(|server| message_to_py(py, server)).transpose()?)?;
+            let capabilities = serde_json::to_value(self.session.capabilities()).unwrap_or_default();
+            info.set_item("capabilities", json_to_py(py, &capabilities)?)?;
+            let commands = PyList::empty(py);
+            for command in self.session.slash_commands() {
+                commands.append(message_to_py(py, &command)?)?;
+            }
+            info.set_item("slash_commands", commands)?;
+            let options = serde_json::to_value(self.session.config_options()).unwrap_or_default();
+            info.set_item("config_options", json_to_py(py, &options)?)?;
+            let nothing = ExternalToolsResult::default();
+            let tools = self.session.external_tools().unwrap_or(&nothing);
+            info.set_item("external_tools", message_to_py(py, tools)?)?;
+            Ok(info)
+        })
     }
 
     fn usage<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        message_to_py(py, &self.session.usage())
+        crate::guarded(|| message_to_py(py, &self.session.usage()))
     }
 
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        event_to_py(py, &self.session.status())
+        crate::guarded(|| event_to_py(py, &self.session.status()))
     }
 
     fn begin_turn<'py>(
@@ -183,46 +199,57 @@ impl PySession {
         content: &Bound<'py, PyAny>,
         options: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let begun = self.session.begin_turn(&self::content(content)?, &self::options(options)?);
-        begun.map(|op| start_to_py(content.py(), &op)).transpose()
+        crate::guarded(|| {
+            let begun = self.session.begin_turn(&self::content(content)?, &self::options(options)?);
+            begun.map(|op| start_to_py(content.py(), &op)).transpose()
+        })
     }
 
     fn prompt(&self, content: &Bound<'_, PyAny>, options: &Bound<'_, PyAny>) -> PyResult<PyTurn> {
-        let turn = self.session.prompt(self::content(content)?, self::options(options)?);
-        turn.map(PyTurn::new).map_err(|error| raise(content.py(), &error))
+        crate::guarded(|| {
+            let turn = self.session.prompt(self::content(content)?, self::options(options)?);
+            turn.map(PyTurn::new).map_err(|error| raise(content.py(), &error))
+        })
     }
 
     fn replay(&self, py: Python<'_>) -> PyResult<PyTurn> {
-        self.session.replay().map(PyTurn::new).map_err(|error| raise(py, &error))
+        crate::guarded(|| self.session.replay().map(PyTurn::new).map_err(|error| raise(py, &error)))
     }
 
     fn set_plan_mode(&self, on: &Bound<'_, PyAny>) -> PyResult<u64> {
-        self.session.set_plan_mode(&py_to_json(on)?).map_err(|error| raise(on.py(), &error))
+        crate::guarded(|| self.session.set_plan_mode(&py_to_json(on)?).map_err(|error| raise(on.py(), &error)))
     }
 
     fn set_config_option(&self, id: String, value: &Bound<'_, PyAny>) -> PyResult<u64> {
-        self.session.set_config_option(id, &py_to_json(value)?).map_err(|error| raise(value.py(), &error))
+        crate::guarded(|| {
+            self.session.set_config_option(id, &py_to_json(value)?).map_err(|error| raise(value.py(), &error))
+        })
     }
 
     fn undo(&self, count: &Bound<'_, PyAny>) -> PyResult<u64> {
-        self.session.undo(&py_to_json(count)?).map_err(|error| raise(count.py(), &error))
+        crate::guarded(|| self.session.undo(&py_to_json(count)?).map_err(|error| raise(count.py(), &error)))
     }
 
     fn respond(&self, request: (String, Option<(u64, u64)>), answer: &Bound<'_, PyAny>) -> PyResult<u64> {
-        let json = py_to_json(answer)?;
-        let origin = request.1.map(|(session, request)| RequestOrigin { session, request });
-        self.session.respond(request.0, origin, json).map_err(|error| raise(answer.py(), &error))
+        crate::guarded(|| {
+            let json = py_to_json(answer)?;
+            let origin = request.1.map(|(session, request)| RequestOrigin { session, request });
+            self.session.respond(request.0, origin, json).map_err(|error| raise(answer.py(), &error))
+        })
     }
 
-    fn cancel(&self) -> u64 {
-        self.session.cancel()
+    fn cancel(&self) -> PyResult<u64> {
+        crate::guarded(|| Ok(self.session.cancel()))
     }
 
     fn close(&self, timeout: &Bound<'_, PyAny>) -> PyResult<u64> {
-        self.session.close(&py_to_json(timeout)?).map_err(|error| raise(timeout.py(), &error))
+        crate::guarded(|| self.session.close(&py_to_json(timeout)?).map_err(|error| raise(timeout.py(), &error)))
     }
 
-    fn abandon(&self) {
-        self.session.abandon();
+    fn abandon(&self) -> PyResult<()> {
+        crate::guarded(|| {
+            self.session.abandon();
+            Ok(())
+        })
     }
 }

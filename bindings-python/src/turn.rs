@@ -49,87 +49,100 @@ fn found<T>(py: Python<'_>, polled: Poll<Option<kimi_agent::Result<T>>>) -> PyRe
 #[pymethods]
 impl PyTurn {
     #[getter]
-    fn key(&self) -> u64 {
-        self.turn.key
+    fn key(&self) -> PyResult<u64> {
+        crate::guarded(|| Ok(self.turn.key))
     }
 
     #[getter]
-    fn id(&self) -> &str {
-        self.turn.id()
+    fn id(&self) -> PyResult<&str> {
+        crate::guarded(|| Ok(self.turn.id()))
     }
 
     fn start_loop(&self, py: Python<'_>, by_step: bool) -> PyResult<()> {
-        self.turn.start_loop(by_step).map_err(|error| raise(py, &error))
+        crate::guarded(|| self.turn.start_loop(by_step).map_err(|error| raise(py, &error)))
     }
 
-    fn leave(&self) {
-        self.turn.leave();
+    fn leave(&self) -> PyResult<()> {
+        crate::guarded(|| {
+            self.turn.leave();
+            Ok(())
+        })
     }
 
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        found(py, self.turn.poll_event(None))?.map(|event| event_to_py(py, &event)).transpose()
+        crate::guarded(|| found(py, self.turn.poll_event(None))?.map(|event| event_to_py(py, &event)).transpose())
     }
 
     /// The next events, at least one. The program has got the batch before it.
     fn next_batch<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
-        let Some(events) = found(py, self.turn.poll_batch(BATCH, None))? else { return Ok(None) };
-        // There is not enough memory for an event.
-        events_to_py(py, &events).inspect_err(|_| self.turn.discard_batch()).map(Some)
+        crate::guarded(|| {
+            let Some(events) = found(py, self.turn.poll_batch(BATCH, None))? else { return Ok(None) };
+            // There is not enough memory for an event.
+            events_to_py(py, &events).inspect_err(|_| self.turn.discard_batch()).map(Some)
+        })
     }
 
     /// The program has got the first `count` events of the batch.
-    fn take_batch(&self, count: usize) {
-        self.turn.take_batch(count);
+    fn take_batch(&self, count: usize) -> PyResult<()> {
+        crate::guarded(|| {
+            self.turn.take_batch(count);
+            Ok(())
+        })
     }
 
     fn next_of<'py>(&self, py: Python<'py>, step: u32) -> PyResult<Option<Bound<'py, PyAny>>> {
-        found(py, self.turn.poll_event(Some(step)))?.map(|event| event_to_py(py, &event)).transpose()
+        crate::guarded(|| found(py, self.turn.poll_event(Some(step)))?.map(|event| event_to_py(py, &event)).transpose())
     }
 
     fn next_step(&self, py: Python<'_>) -> PyResult<Option<(u32, i64)>> {
-        Ok(found(py, self.turn.poll_step())?.map(|step| (step.index, step.n)))
+        crate::guarded(|| Ok(found(py, self.turn.poll_step())?.map(|step| (step.index, step.n))))
     }
 
     /// Waits on this thread until there is something to read, or until an interrupt that the caller has not `seen`.
     fn block(&self, py: Python<'_>, seen: u64) -> PyResult<()> {
-        bell::wait(py, |waker| {
-            let is_readable = self.turn.is_readable(waker);
-            // Looked at only after the waker is in its place.
-            is_readable || self.interrupts.load(Ordering::Acquire) != seen
+        crate::guarded(|| {
+            bell::wait(py, |waker| {
+                let is_readable = self.turn.is_readable(waker);
+                // Looked at only after the waker is in its place.
+                is_readable || self.interrupts.load(Ordering::Acquire) != seen
+            })
         })
     }
 
     #[getter]
-    fn interrupts(&self) -> u64 {
-        self.interrupts.load(Ordering::Acquire)
+    fn interrupts(&self) -> PyResult<u64> {
+        crate::guarded(|| Ok(self.interrupts.load(Ordering::Acquire)))
     }
 
     /// Ends a wait on another thread, if there is one.
-    fn interrupt(&self) {
-        self.interrupts.fetch_add(1, Ordering::AcqRel);
-        self.turn.wake_reader();
+    fn interrupt(&self) -> PyResult<()> {
+        crate::guarded(|| {
+            self.interrupts.fetch_add(1, Ordering::AcqRel);
+            self.turn.wake_reader();
+            Ok(())
+        })
     }
 
     fn outcome<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        match self.turn.outcome() {
+        crate::guarded(|| match self.turn.outcome() {
             None => Ok(None),
             Some(Ok(result)) => outcome_to_py(py, &result).map(|outcome| Some(outcome.into_any())),
             Some(Err(error)) => error_parts(py, &error)?.into_bound_py_any(py).map(Some),
-        }
+        })
     }
 
     fn usage<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        message_to_py(py, &self.turn.usage())
+        crate::guarded(|| message_to_py(py, &self.turn.usage()))
     }
 
     #[getter]
-    fn discarded(&self) -> u64 {
-        self.turn.discarded()
+    fn discarded(&self) -> PyResult<u64> {
+        crate::guarded(|| Ok(self.turn.discarded()))
     }
 
     #[pyo3(signature = (within=None))]
     fn result(&self, py: Python<'_>, within: Option<u64>) -> PyResult<u64> {
-        self.turn.result(within).map_err(|error| raise(py, &error))
+        crate::guarded(|| self.turn.result(within).map_err(|error| raise(py, &error)))
     }
 
     /// Raises if the turn waits for the handler `within`, which wants to wait for the next event.
@@ -138,25 +151,35 @@ impl PyTurn {
     }
 
     fn cancel(&self, py: Python<'_>) -> PyResult<u64> {
-        self.turn.cancel().map_err(|error| raise(py, &error))
+        crate::guarded(|| self.turn.cancel().map_err(|error| raise(py, &error)))
     }
 
     fn steer(&self, content: &Bound<'_, PyAny>) -> PyResult<u64> {
-        let steered = self.turn.steer(self::content(content)?);
-        steered.map_err(|error| raise(content.py(), &error))
+        crate::guarded(|| {
+            let steered = self.turn.steer(self::content(content)?);
+            steered.map_err(|error| raise(content.py(), &error))
+        })
     }
 
     fn respond(&self, request: (String, Option<(u64, u64)>), answer: &Bound<'_, PyAny>) -> PyResult<u64> {
-        let json = py_to_json(answer)?;
-        let origin = request.1.map(|(session, request)| RequestOrigin { session, request });
-        self.turn.respond(request.0, origin, json).map_err(|error| raise(answer.py(), &error))
+        crate::guarded(|| {
+            let json = py_to_json(answer)?;
+            let origin = request.1.map(|(session, request)| RequestOrigin { session, request });
+            self.turn.respond(request.0, origin, json).map_err(|error| raise(answer.py(), &error))
+        })
     }
 
-    fn note_used(&self) {
-        self.turn.note_used();
+    fn note_used(&self) -> PyResult<()> {
+        crate::guarded(|| {
+            self.turn.note_used();
+            Ok(())
+        })
     }
 
-    fn abandon(&self) {
-        self.turn.abandon();
+    fn abandon(&self) -> PyResult<()> {
+        crate::guarded(|| {
+            self.turn.abandon();
+            Ok(())
+        })
     }
 }

@@ -81,6 +81,11 @@ pub async fn close_all(grace: Duration) {
     drop(tokio::time::timeout(DRAIN_TIMEOUT, all_ended(&batches)).await);
 }
 
+/// Returns the error of a call that has panicked.
+pub fn panicked(panic: &(dyn std::any::Any + Send)) -> crate::Error {
+    crate::Error::Internal(format!("a call panicked: {}", kimi_agent_client::host::panic_text(panic)))
+}
+
 /// Kills every agent of this process.
 pub fn kill_all() {
     kimi_agent_client::host::LIVE.kill_all();

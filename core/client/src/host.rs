@@ -1,6 +1,7 @@
 //! Functions for the bindings only: options as JSON, sessions whose handlers run in the host, and the inner state of a
 //! turn. The crate `kimi-agent` does not re-export this module.
 
+use std::any::Any;
 use std::time::Duration;
 
 pub use crate::answers::{parse_answers, parse_approval, parse_file, parse_hook_decision, parse_terminal_result};
@@ -231,4 +232,11 @@ pub fn start_of_turn(session: &Session, content: &Content, has_output: bool) -> 
 pub fn start_of_one_shot(options: &SessionOptions, content: &Content, has_output: bool) -> Option<SpanStart> {
     let telemetry = SessionTelemetry::of(options, None)?;
     Some(telemetry.start(content, has_output || options.output.is_some()))
+}
+
+/// Returns the message of a panic.
+pub fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "without a message".to_owned())
 }

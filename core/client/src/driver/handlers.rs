@@ -21,6 +21,7 @@ use crate::handler::{
     ApprovalHandler, EventHandler, ExternalTool, HandlerFuture, Hook, QuestionHandler, Responder, ServiceHandlers,
     is_not_found,
 };
+use crate::host::panic_text;
 use crate::json::parsed;
 use crate::messages::{Event, ToolCallRequest};
 use crate::telemetry::{InSpan, TelemetryHost};
@@ -305,8 +306,8 @@ fn arguments(call: &ToolCallRequest) -> Result<Value, HandlerError> {
 }
 
 fn panic_message(error: JoinError) -> String {
-    let Ok(panic) = error.try_into_panic() else { return "the handler was stopped".to_owned() };
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("the handler panicked: {}", text.as_deref().unwrap_or("without a message"))
+    match error.try_into_panic() {
+        Ok(panic) => format!("the handler panicked: {}", panic_text(&*panic)),
+        Err(_) => "the handler was stopped".to_owned(),
+    }
 }

@@ -151,12 +151,15 @@ impl ProcessTask {
         let unwritten = !self.io.writer.is_empty();
         let has_exited = self.shutdown.has_exited();
         for session in self.sessions.drivers.iter_mut() {
-            let is_listening = may_read && !session.flow.is_blocked();
-            if is_listening != session.connection.is_reading() {
-                session.connection.set_reading(is_listening, now());
-            }
+            let next = session.contained(|session| {
+                let is_listening = may_read && !session.flow.is_blocked();
+                if is_listening != session.connection.is_reading() {
+                    session.connection.set_reading(is_listening, now());
+                }
+                session.next_deadline()
+            });
             let closing = session.closing.deadline(unwritten).filter(|_| !has_exited);
-            deadline = deadline.into_iter().chain(session.next_deadline()).chain(closing).min();
+            deadline = deadline.into_iter().chain(next).chain(closing).min();
         }
         let sessions = &mut self.sessions;
         tokio::select! {
@@ -463,7 +466,10 @@ impl ProcessTask {
             let error = match &exit.still_running {
                 _ if session.closing.is_asked => Error::SessionClosed,
                 Some(error) => (**error).clone(),
-                None => session.connection.end_of_agent(exit_of()),
+                None => {
+                    let error = session.contained(|session| Some(session.connection.end_of_agent(exit_of())));
+                    error.unwrap_or(Error::SessionClosed)
+                }
             };
             session.in_span(|session| session.fail_all(&error, &mut self.io));
         }

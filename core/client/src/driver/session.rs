@@ -5,6 +5,7 @@
 //! handler's answer returns to [`SessionDriver::handled`], and [`SessionDriver::flush`] writes its bytes.
 
 use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ use crate::connection::{CallKey, Connection, Output, RequestKey, Scope, StatusCh
 use crate::dialect::{Handshake, InitializeParams};
 use crate::endpoint::{ConnectionKey, HandshakeRole, first_id};
 use crate::error::{Error, Result};
+use crate::host::panic_text;
 use crate::jsonrpc::{self, Message};
 use crate::messages::{HandlerKind, Json, ToolReturnValue};
 use crate::output::OutputCheck;
@@ -68,6 +70,8 @@ pub(super) enum SessionEvent {
     Records(RecordsRead),
     /// The agent calls a tool, or cancels a call, over the MCP server of the program.
     ToolCall(CallEvent),
+    /// The code of the session has panicked.
+    Panicked,
 }
 
 pub(super) struct SessionDriver {
@@ -92,6 +96,8 @@ pub(super) struct SessionDriver {
     recording: Option<Arc<RecordingFile>>,
     /// Whether the process is shared. If so, log records need the session's span.
     is_shared: bool,
+    /// Set by a panic. The state may be inconsistent, so the session is only removed.
+    has_panicked: bool,
 }
 
 impl SessionDriver {
@@ -121,6 +127,7 @@ impl SessionDriver {
             records: setup.records.map(|source| Box::new(Records::new(source))),
             recording: setup.recording,
             is_shared,
+            has_panicked: false,
         });
         if let Some(outside) = &session.outside {
             let shared = Arc::downgrade(&session.shared);
@@ -148,14 +155,65 @@ impl SessionDriver {
         }
     }
 
-    /// Calls `action` in the span of this session.
-    pub(super) fn in_span<R>(&mut self, action: impl FnOnce(&mut Self) -> R) -> R {
-        if !self.is_shared {
-            // The whole task runs in the session's span.
-            return action(self);
+    /// Calls `action` in the span of this session. A panic ends this session only: see [`Self::contained`].
+    pub(super) fn in_span<R: Default>(&mut self, action: impl FnOnce(&mut Self) -> R) -> R {
+        self.contained(|session| {
+            if !session.is_shared {
+                // The whole task runs in the session's span.
+                return action(session);
+            }
+            let shared = Arc::clone(&session.shared);
+            shared.in_span(|| action(session))
+        })
+    }
+
+    /// Calls `action`. If it panics, this session fails; the other sessions of the process continue. After a panic, nothing
+    /// is called.
+    pub(super) fn contained<R: Default>(&mut self, action: impl FnOnce(&mut Self) -> R) -> R {
+        if self.has_panicked {
+            return R::default();
         }
-        let shared = Arc::clone(&self.shared);
-        shared.in_span(|| action(self))
+        match catch_unwind(AssertUnwindSafe(|| action(self))) {
+            Ok(done) => done,
+            Err(panic) => {
+                self.panicked(&panic_text(&*panic));
+                R::default()
+            }
+        }
+    }
+
+    fn panicked(&mut self, text: &str) {
+        self.has_panicked = true;
+        let error = Error::Internal(format!("the session's task panicked: {text}"));
+        // The subscriber of the program may be the one that panics.
+        drop(catch_unwind(AssertUnwindSafe(|| tracing::error!(%error, "the session is closed"))));
+        drop(catch_unwind(AssertUnwindSafe(|| self.connection.close(&error))));
+        drop(catch_unwind(AssertUnwindSafe(|| self.fail_waits(&error))));
+        self.flow = Flow::default();
+        self.closing.is_asked = true;
+        if !matches!(self.closing.stage, Stage::WithProcess) {
+            self.closing.stage = Stage::Killed;
+        }
+    }
+
+    /// Fails all turns and calls that still wait.
+    fn fail_waits(&mut self, error: &Error) {
+        self.shared.close(error.clone());
+        if let Some(opened) = self.opened.take() {
+            drop(opened.send(Err(error.clone())));
+        }
+        for channel in self.turns.values().chain(self.replays()).chain(&self.outside) {
+            channel.finish(Err(error.clone()));
+        }
+        for (_, caller) in self.callers.drain() {
+            if let Caller::Reply { reply, .. } = caller {
+                drop(reply.send(Err(error.clone())));
+            }
+        }
+        self.turns.clear();
+        self.tool_callers.clear();
+        self.checks.clear();
+        self.connection.end_telemetry();
     }
 
     // --- input ---
@@ -181,6 +239,14 @@ impl SessionDriver {
 
     /// Returns the next event that did not come as a line.
     pub(super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<SessionEvent> {
+        if self.has_panicked {
+            return Poll::Pending;
+        }
+        let polled = self.contained(|session| Some(session.poll_parts(cx)));
+        polled.unwrap_or(Poll::Ready(SessionEvent::Panicked))
+    }
+
+    fn poll_parts(&mut self, cx: &mut Context<'_>) -> Poll<SessionEvent> {
         if let Poll::Ready(handled) = self.handlers.poll_next(cx) {
             return Poll::Ready(SessionEvent::Handled(handled));
         }
@@ -201,6 +267,7 @@ impl SessionDriver {
             SessionEvent::Handled(handled) => self.handled(handled),
             SessionEvent::Records(read) => self.handle_records(read),
             SessionEvent::ToolCall(call) => self.handle_tool_call(call),
+            SessionEvent::Panicked => {}
         }
     }
 
@@ -388,10 +455,11 @@ impl SessionDriver {
                 self.handlers.ask_after_reader(key, served, request);
             }
             Output::CheckOutput { key, turn, value } => {
-                if let Some(check) = self.checks.get(&turn) {
+                if let Some(check) = self.checks.get(&turn).cloned() {
                     let span = self.connection.span_of_turn(turn);
                     let served = Served { turn: self.turns.get(&turn).cloned(), span };
-                    self.handlers.check(key, served, check(value));
+                    // Called within the task of the handler, where a panic is a violation.
+                    self.handlers.check(key, served, Box::pin(async move { check(value).await }));
                 }
             }
             Output::PromptSent { .. } => self.turn_begins(),
@@ -602,14 +670,7 @@ impl Drop for SessionDriver {
         } else {
             Error::SessionClosed
         };
-        self.shared.close(error.clone());
-        self.connection.end_telemetry();
-        for channel in self.turns.values().chain(self.replays()) {
-            channel.finish(Err(error.clone()));
-        }
-        if let Some(outside) = &self.outside {
-            outside.finish(Err(error));
-        }
+        drop(catch_unwind(AssertUnwindSafe(|| self.fail_waits(&error))));
         self.shared.ended();
     }
 }

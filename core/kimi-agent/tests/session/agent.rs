@@ -40,6 +40,8 @@ while read -r line; do
         eval "open_$session=$id"
         case "$line" in
         *hang*) ;;
+        *odd*) echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"'"$session"'","update":'\
+'{"sessionUpdate":"odd"}}}'; ends "$id" end_turn;;
         *spill*) pours "$session" 32; ends "$id" end_turn;;
         *flood*) pours "$session" 320; ends "$id" end_turn;;
         *die*) echo 'out of luck' >&2; exit 7;;
@@ -265,4 +267,65 @@ async fn on_wire_each_session_has_process() {
     agent.close().await.expect("an end");
     let states = [&first, &second, &resumed].map(Session::state);
     assert_eq!(states, [SessionState::Closed; 3]);
+}
+
+/// A subscriber of logs that panics for one record.
+struct Panicking;
+
+impl tracing::Subscriber for Panicking {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Find(bool);
+        impl tracing::field::Visit for Find {
+            fn record_debug(&mut self, _: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0 |= format!("{value:?}").contains("unknown event delivered");
+            }
+        }
+        let mut find = Find(false);
+        event.record(&mut find);
+        assert!(!find.0, "on purpose");
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn panic_ends_its_own_session_only() {
+    let _subscriber = tracing::subscriber::set_default(Panicking);
+    let shell = Shell::open();
+    let (first, second) = (shell.session().await, shell.session().await);
+    let mut waiting = second.prompt("ask").expect("a turn");
+    let failed = first.prompt("odd").expect("a turn").result().await.expect_err("an error");
+    assert_eq!((failed.code(), failed.to_string().contains("on purpose")), ("internal_error", true), "{failed}");
+    assert_eq!(first.prompt("who").expect_err("closed").code(), "internal_error");
+    assert_eq!(waiting.result().await.expect("an end").text, "rejected");
+    let third = shell.session().await;
+    assert_eq!((says(&second, "who").await.as_str(), says(&third, "who").await.as_str()), ("I am s2", "I am s3"));
+    first.close().await.ok();
+    shell.agent.close().await.expect("an end");
+}
+
+#[tokio::test]
+async fn panic_of_only_session_ends_the_agent() {
+    let _subscriber = tracing::subscriber::set_default(Panicking);
+    let executable = scripted_agent(
+        json!([[{"raw": "{\"jsonrpc\":\"2.0\",\"method\":\"event\",\"params\":{\"type\":\"Odd\",\"payload\":{}}}"}, {"wait_cancel": true}]]),
+    );
+    let session = Session::builder().executable(&executable).start().await.expect("a session");
+    let failed = session.prompt("x").expect("a turn").result().await.expect_err("an error");
+    assert_eq!(failed.code(), "internal_error");
+    session.close().await.ok();
 }

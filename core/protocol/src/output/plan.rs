@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::error::limited;
 use super::extract::{candidates, unwrapped};
-use super::schema::Schema;
+use super::schema::{Schema, TOO_COMPLEX, Work};
 use super::{OutputError, OutputSpec};
 use crate::dialect::ToolOffer;
 use crate::json::parsed;
@@ -67,17 +67,18 @@ impl OutputPlan {
             .map_err(|error| vec![OutputError::new("", format!("the arguments are not valid JSON: {error}"))])?;
         // The wrapper of the tool is removed first: a permissive schema would accept it, too.
         let inner = given.as_object().filter(|map| self.is_wrapped && map.len() == 1).and_then(|map| map.get(WRAPPER));
-        let inner = inner.filter(|inner| self.schema.check(inner).is_empty());
-        if let Some(value) = inner.cloned().or_else(|| self.valid(&given)) {
+        let work = &mut Work::default();
+        let inner = inner.filter(|inner| self.schema.check(inner, work).is_empty());
+        if let Some(value) = inner.cloned().or_else(|| self.valid(&given, work)) {
             return Ok(value);
         }
         if !self.is_wrapped {
-            return Err(self.schema.check(&given));
+            return Err(self.schema.check(&given, work));
         }
         let Some(inner) = given.get(WRAPPER) else {
             return Err(vec![OutputError::new("", format!("missing properties '{WRAPPER}'"))]);
         };
-        let mut errors = self.schema.check(inner);
+        let mut errors = self.schema.check(inner, work);
         // The model knows only the arguments of the tool.
         errors.iter_mut().for_each(|error| error.pointer.insert_str(0, "/result"));
         Err(errors)
@@ -89,20 +90,24 @@ impl OutputPlan {
     /// Returns the violations of the first value in it, or says that the text has no value.
     pub(super) fn read_text(&self, text: &str) -> Result<Value, Vec<OutputError>> {
         let mut first = None;
+        let work = &mut Work::default();
         for candidate in candidates(text) {
-            if let Some(value) = self.valid(&candidate) {
+            if let Some(value) = self.valid(&candidate, work) {
                 return Ok(value);
+            }
+            if work.is_exhausted() {
+                return Err(vec![OutputError::new("", TOO_COMPLEX)]);
             }
             first.get_or_insert(candidate);
         }
         Err(match first {
-            Some(value) => self.schema.check(&value),
+            Some(value) => self.schema.check(&value, work),
             None => vec![OutputError::new("", "the answer has no complete JSON value")],
         })
     }
 
-    fn valid(&self, value: &Value) -> Option<Value> {
-        unwrapped(value, &|value| self.schema.check(value).is_empty())
+    fn valid(&self, value: &Value, work: &mut Work) -> Option<Value> {
+        unwrapped(value, &mut |value| self.schema.check(value, work).is_empty())
     }
 }
 
@@ -177,8 +182,11 @@ mod tests {
         assert_eq!((tool.name.as_str(), &tool.parameters["type"]), ("final_result", &json!("object")));
         // The wrapped schema still finds its definitions.
         let wrapped = Schema::compile(&tool.parameters, false).expect("a schema");
-        assert!(wrapped.check(&json!({"result": [{"id": 1, "next": {"id": 2}}]})).is_empty());
-        assert_eq!(wrapped.check(&json!({"result": [{"id": 1, "next": {}}]}))[0].pointer, "/result/0/next");
+        assert!(wrapped.check(&json!({"result": [{"id": 1, "next": {"id": 2}}]}), &mut Work::default()).is_empty());
+        assert_eq!(
+            wrapped.check(&json!({"result": [{"id": 1, "next": {}}]}), &mut Work::default())[0].pointer,
+            "/result/0/next"
+        );
     }
 
     #[test]

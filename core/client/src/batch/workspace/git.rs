@@ -1,34 +1,197 @@
-//! Calls of git.
+//! Calls of git. No call runs a program that an agent could have written or named:
+//!
+//! - Calls in the repository itself ([`run`]) neither read nor write the files of a worktree, and have no hooks, no monitor of
+//!   the file system and no pager.
+//! - Calls that read or write the files of a worktree ([`Isolated`]) have a git folder of their own. Its configuration is the
+//!   one that the user and the repository had when the batch began. So a filter such as Git LFS works, but not a filter that
+//!   an agent has added. They do not look into other repositories below the worktree.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::transport::helper;
 
 /// Variables that would lead git to another repository, for example in a hook of git.
-const FOREIGN: [&str; 6] =
-    ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX"];
+const FOREIGN: [&str; 8] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_NAMESPACE",
+    "GIT_ATTR_SOURCE",
+];
+/// Variables with more configuration. Their values are part of [`Config`].
+const CONFIGURING: [&str; 4] = ["GIT_CONFIG", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", "GIT_EXTERNAL_DIFF"];
+
+const NOTHING: &str = if cfg!(windows) { "NUL" } else { "/dev/null" };
+/// Configuration of each call.
+const NEUTRAL: [&str; 9] = [
+    if cfg!(windows) { "core.hooksPath=NUL" } else { "core.hooksPath=/dev/null" },
+    "core.fsmonitor=false",
+    "core.untrackedCache=false",
+    "core.splitIndex=false",
+    "core.pager=cat",
+    "core.alternateRefsCommand=",
+    "diff.external=",
+    "submodule.recurse=false",
+    "gc.auto=0",
+];
+/// Keys of the configuration that an isolated call does not take over. They name other folders, or programs that no call
+/// needs, or hide changes.
+const LEFT_OUT: [&str; 23] = [
+    "alias.",
+    "core.askpass",
+    "core.bare",
+    "core.checkstat",
+    "core.editor",
+    "core.fsmonitor",
+    "core.hookspath",
+    "core.ignorestat",
+    "core.pager",
+    "core.repositoryformatversion",
+    "core.splitindex",
+    "core.trustctime",
+    "core.untrackedcache",
+    "core.worktree",
+    "extensions.refstorage",
+    "extensions.worktreeconfig",
+    "gpg.",
+    "include.",
+    "includeif.",
+    "index.",
+    "pager.",
+    "submodule.",
+    "trace2.",
+];
 
 /// How often git is called if another call of git disturbs it or it is killed, and the delay between two attempts.
 const ATTEMPTS: u32 = 20;
 const DELAY: Duration = Duration::from_millis(10);
 
-/// A worktree, for calls in it. The agent can change the file that names its repository, so git does not read that file.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    /// The folder of the worktree.
-    pub(super) path: PathBuf,
-    /// The folder of git for this worktree.
-    pub(super) git_dir: PathBuf,
+/// The configuration of a repository at the beginning of a batch, before any of its agents runs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Config {
+    /// The text of the file.
+    text: Arc<str>,
+    /// The files `info/exclude` and `info/attributes`.
+    exclude: Arc<[u8]>,
+    attributes: Arc<[u8]>,
+    objects: PathBuf,
 }
 
-impl Place {
+impl Config {
+    /// Reads the configuration of the repository with this worktree and this common folder of git.
+    ///
+    /// # Errors
+    /// Returns the text on stderr if git fails.
+    pub(super) fn read(top: &Path, common: &Path) -> Result<Self, String> {
+        let listed = run(top, &["config", "--list", "--includes", "--null"])?;
+        let mut text = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n".to_owned();
+        let mut has_storage = false;
+        for entry in listed.split('\0').filter(|entry| !entry.is_empty()) {
+            let (key, value) = entry.split_once('\n').map_or((entry, None), |(key, value)| (key, Some(value)));
+            has_storage |= key == "lfs.storage";
+            if !LEFT_OUT.iter().any(|prefix| key.starts_with(prefix)) {
+                write_entry(&mut text, key, value);
+            }
+        }
+        if !has_storage {
+            // Git LFS would look for its files in the git folder of the call.
+            write_entry(&mut text, "lfs.storage", common.join("lfs").to_str());
+        }
+        let info = |name: &str| Arc::from(fs::read(common.join("info").join(name)).unwrap_or_default());
+        let (exclude, attributes) = (info("exclude"), info("attributes"));
+        Ok(Self { text: text.into(), exclude, attributes, objects: common.join("objects") })
+    }
+
+    /// Returns the configuration for a submodule with these objects.
+    pub(super) fn of_submodule(&self, objects: PathBuf) -> Self {
+        Self { text: Arc::clone(&self.text), exclude: Arc::default(), attributes: Arc::default(), objects }
+    }
+}
+
+/// Writes an entry of a configuration file. An entry that cannot be written is left out.
+fn write_entry(text: &mut String, key: &str, value: Option<&str>) {
+    let Some((section, name)) = key.rsplit_once('.') else { return };
+    let (section, part) = section.split_once('.').map_or((section, None), |(section, part)| (section, Some(part)));
+    let is_plain = |word: &str| word.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-');
+    if !is_plain(section) || !is_plain(name) || part.is_some_and(|part| part.contains(['\n', '\0'])) {
+        return;
+    }
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+    match part {
+        Some(part) => text.push_str(&format!("[{section} \"{}\"]\n", quoted(part))),
+        None => text.push_str(&format!("[{section}]\n")),
+    }
+    match value {
+        Some(value) => {
+            let value = quoted(value).replace('\n', "\\n").replace('\t', "\\t");
+            text.push_str(&format!("\t{name} = \"{value}\"\n"));
+        }
+        None => text.push_str(&format!("\t{name}\n")),
+    }
+}
+
+/// Calls of git in a worktree, with a git folder that only these calls use.
+#[derive(Debug)]
+pub(super) struct Isolated {
+    git_dir: PathBuf,
+    work_tree: PathBuf,
+    index: PathBuf,
+    objects: PathBuf,
+}
+
+impl Isolated {
+    /// Makes the git folder, in place of an earlier one.
+    ///
+    /// # Errors
+    /// Returns the problem if the folder cannot be made.
+    pub(super) fn make(git_dir: PathBuf, work_tree: &Path, config: &Config) -> Result<Self, String> {
+        let make = || -> io::Result<()> {
+            match fs::remove_dir_all(&git_dir) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            fs::create_dir(&git_dir)?;
+            for folder in ["objects", "refs", "info"] {
+                fs::create_dir(git_dir.join(folder))?;
+            }
+            fs::write(git_dir.join("HEAD"), "ref: refs/heads/none\n")?;
+            fs::write(git_dir.join("config"), config.text.as_bytes())?;
+            fs::write(git_dir.join("info/exclude"), &config.exclude)?;
+            fs::write(git_dir.join("info/attributes"), &config.attributes)
+        };
+        make().map_err(|error| format!("{}: {error}", git_dir.display()))?;
+        let index = git_dir.join("index");
+        Ok(Self { git_dir, work_tree: work_tree.to_owned(), index, objects: config.objects.clone() })
+    }
+
+    /// Returns the same with another index.
+    pub(super) fn with_index(&self, index: PathBuf) -> Self {
+        let Self { git_dir, work_tree, objects, .. } = self;
+        Self { git_dir: git_dir.clone(), work_tree: work_tree.clone(), index, objects: objects.clone() }
+    }
+
+    /// Returns the path of a file in the git folder.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.git_dir.join(name)
+    }
+
     fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
-        let mut command = command(&self.path, args);
-        command.env("GIT_DIR", &self.git_dir).env("GIT_WORK_TREE", &self.path);
+        let mut command = command(&self.work_tree, args);
+        for name in CONFIGURING {
+            command.env_remove(name);
+        }
+        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", NOTHING).env("GIT_NO_REPLACE_OBJECTS", "1");
+        command.env("GIT_DIR", &self.git_dir).env("GIT_WORK_TREE", &self.work_tree);
+        command.env("GIT_INDEX_FILE", &self.index).env("GIT_OBJECT_DIRECTORY", &self.objects);
         command
     }
 
@@ -38,6 +201,22 @@ impl Place {
     /// Returns the text on stderr if git fails.
     pub(super) fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<String, String> {
         output(self.command(args))
+    }
+
+    /// Runs git in the worktree, with this input.
+    ///
+    /// # Errors
+    /// Returns the text on stderr if git fails.
+    pub(super) fn feed<A: AsRef<OsStr>>(&self, args: &[A], input: &str) -> Result<(), String> {
+        // A file cannot fill up, as a pipe can.
+        let path = self.file("input");
+        fs::write(&path, input).map_err(|error| format!("{}: {error}", path.display()))?;
+        repeated(|| {
+            let mut command = self.command(args);
+            command.stdin(fs::File::open(&path).map_err(|error| error.to_string())?);
+            let output = command.output().map_err(|error| not_started(&error))?;
+            if output.status.success() { Ok(()) } else { Err(Failed::new(output.status, &output.stderr)) }
+        })
     }
 
     /// Runs git in the worktree, and returns at most `limit` bytes of its output, and the number of bytes above the limit.
@@ -61,11 +240,14 @@ impl Place {
     }
 }
 
-/// Makes a call of git in this directory. The hooks of the repository do not run.
+/// Makes a call of git in this directory.
 fn command<A: AsRef<OsStr>>(dir: &Path, args: &[A]) -> Command {
-    let mut command = helper("git");
-    let hooks = if cfg!(windows) { "core.hooksPath=NUL" } else { "core.hooksPath=/dev/null" };
-    command.arg("-C").arg(dir).args(["-c", hooks, "-c", "core.fsmonitor=false"]).args(args);
+    let mut command = helper(program());
+    command.arg("-C").arg(dir);
+    for setting in NEUTRAL {
+        command.args(["-c", setting]);
+    }
+    command.args(args);
     // Git could ask for a password, for example to load missing files of a partial clone.
     command.stdin(Stdio::null()).env("GIT_TERMINAL_PROMPT", "0");
     for name in FOREIGN {
@@ -76,6 +258,28 @@ fn command<A: AsRef<OsStr>>(dir: &Path, args: &[A]) -> Command {
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     command
+}
+
+/// Returns the path of git. An entry of PATH that is empty or relative means the current directory, from which no program
+/// must be started. Without git on PATH, the name `git` of a folder that does not exist, so that the start fails.
+fn program() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).filter(|place| place.is_absolute());
+    let name = if cfg!(windows) { "git.exe" } else { "git" };
+    let mut found = places.map(|place| place.join(name)).filter(|program| is_program(program));
+    found.next().unwrap_or_else(|| Path::new(if cfg!(windows) { r"C:\" } else { "/" }).join("missing").join(name))
+}
+
+#[cfg(unix)]
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_program(path: &Path) -> bool {
+    path.is_file()
 }
 
 /// Runs git, and returns its output without the last line end.

@@ -12,7 +12,7 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::git::{self, Place};
+use super::git::{self, Config, Isolated};
 use super::machine::Machine;
 use super::wrong;
 use crate::Result;
@@ -27,6 +27,11 @@ const LOCK: &str = ".lock";
 const MAX_BRANCHES: usize = 100;
 /// The mode of a submodule in git's index.
 const MODE_OF_SUBMODULE: &str = "160000";
+/// The git folder of the SDK's calls in a worktree, the index of the worktree at its beginning, and the git folder for a
+/// submodule. They are next to the worktree, where a sandboxed agent cannot write.
+const OWN_GIT: &str = ".git-of-sdk";
+const FIRST_INDEX: &str = ".index";
+const GIT_OF_SUBMODULE: &str = ".git-of-submodule";
 /// The largest diff of a result, in bytes.
 const MAX_DIFF: u64 = 64 << 20;
 
@@ -44,6 +49,7 @@ struct Used {
     top: PathBuf,
     lock: PathBuf,
     file: File,
+    config: Config,
 }
 
 /// A repository, as a working directory sees it.
@@ -55,6 +61,7 @@ pub(super) struct Repository {
     /// The commit of `HEAD`.
     commit: String,
     batch: Arc<str>,
+    config: Config,
 }
 
 impl Repositories {
@@ -79,13 +86,19 @@ impl Repositories {
         let top = PathBuf::from(top);
         let common = fs::canonicalize(work_dir.join(common)).map_err(|error| wrong(format!("{shown}: {error}")))?;
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Vacant(entry) = used.entry(common) {
-            let locks = entry.key().join(LOCKS);
-            let (file, lock) = self.lock(&locks)?;
-            delete_left(&top, find_dead(&locks, true));
-            entry.insert(Used { top: top.clone(), lock, file });
-        }
-        Ok(Repository { top, prefix: prefix.trim_end_matches('/').into(), commit, batch: self.batch.as_str().into() })
+        let config = match used.entry(common) {
+            Entry::Occupied(entry) => entry.get().config.clone(),
+            Entry::Vacant(entry) => {
+                let config = Config::read(&top, entry.key()).map_err(wrong)?;
+                let locks = entry.key().join(LOCKS);
+                let (file, lock) = self.lock(&locks)?;
+                delete_left(&top, find_dead(&locks, true));
+                entry.insert(Used { top: top.clone(), lock, file, config: config.clone() });
+                config
+            }
+        };
+        let (prefix, batch) = (prefix.trim_end_matches('/').into(), self.batch.as_str().into());
+        Ok(Repository { top, prefix, commit, batch, config })
     }
 
     /// Locks the file of this batch in the repository.
@@ -107,7 +120,7 @@ impl Repositories {
 
     /// Deletes what batches have left that died meanwhile, and the branches of this batch that git did not delete before.
     pub(super) fn close(&self) {
-        for (_, Used { top, lock, file }) in self.used.lock().unwrap_or_else(PoisonError::into_inner).drain() {
+        for (_, Used { top, lock, file, .. }) in self.used.lock().unwrap_or_else(PoisonError::into_inner).drain() {
             let Some(locks) = lock.parent() else { continue };
             let mut ended = find_dead(locks, false);
             ended.insert(self.batch.clone(), (file, lock.clone()));
@@ -242,13 +255,32 @@ fn has_files(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
 }
 
+/// Reads a small regular file. The agent may have made something else of it.
+fn read_small(path: &Path) -> Option<String> {
+    if !fs::symlink_metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let mut text = String::new();
+    File::open(path).ok()?.take(4096).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// A submodule in the index: the object, and the path in the worktree.
+struct Submodule {
+    object: String,
+    path: String,
+}
+
 /// The worktree of an attempt.
 #[derive(Debug)]
 pub(super) struct Worktree {
     top: PathBuf,
-    place: Place,
+    path: PathBuf,
+    /// The folder of git for this worktree, which the agent can change.
+    git_dir: PathBuf,
     branch: String,
     commit: String,
+    config: Config,
 }
 
 impl Worktree {
@@ -260,19 +292,14 @@ impl Worktree {
         let branch = format!("{BRANCHES}{}/{name}", repository.batch);
         let mut worktree = Self {
             top: repository.top.clone(),
-            place: Place { path: path.to_owned(), git_dir: PathBuf::new() },
+            path: path.to_owned(),
+            git_dir: PathBuf::new(),
             branch: branch.clone(),
             commit: repository.commit.clone(),
+            config: repository.config.clone(),
         };
-        // An attempt that failed may have made the branch, so it may exist.
-        let args = ["worktree", "add", "--quiet", "--no-track", "-B", &branch].map(AsRef::<OsStr>::as_ref);
-        let args = [&args[..], &[path.as_os_str(), repository.commit.as_ref()]].concat();
-        let added = git::run(&repository.top, &args);
-        match added.and_then(|_| git::run(path, &["rev-parse", "--absolute-git-dir"])) {
-            Ok(git_dir) => {
-                worktree.place.git_dir = git_dir.into();
-                Ok(worktree)
-            }
+        match worktree.check_out() {
+            Ok(()) => Ok(worktree),
             Err(error) => {
                 worktree.remove();
                 Err(wrong(format!("git cannot make a worktree: {error}")))
@@ -280,53 +307,146 @@ impl Worktree {
         }
     }
 
+    fn check_out(&mut self) -> std::result::Result<(), String> {
+        // An attempt that failed may have made the branch, so it may exist.
+        let args = ["worktree", "add", "--quiet", "--no-track", "--no-checkout", "-B", &self.branch];
+        let args = args.map(AsRef::<OsStr>::as_ref);
+        git::run(&self.top, &[&args[..], &[self.path.as_os_str(), self.commit.as_ref()]].concat())?;
+        self.git_dir = git::run(&self.path, &["rev-parse", "--absolute-git-dir"])?.into();
+        let isolated = self.isolated()?;
+        // Of a repository with a sparse checkout.
+        fs::copy(self.git_dir.join("info/sparse-checkout"), isolated.file("info/sparse-checkout")).ok();
+        let index = self.git_dir.join("index");
+        isolated.with_index(index.clone()).run(&["read-tree", "--reset", "-u", &self.commit])?;
+        fs::copy(&index, self.beside(FIRST_INDEX)).map_err(|error| format!("{}: {error}", index.display()))?;
+        Ok(())
+    }
+
+    /// Returns the path of a file next to the worktree.
+    fn beside(&self, name: &str) -> PathBuf {
+        self.path.with_file_name(name)
+    }
+
+    fn isolated(&self) -> std::result::Result<Isolated, String> {
+        Isolated::make(self.beside(OWN_GIT), &self.path, &self.config)
+    }
+
     /// Returns the changes since the commit with which it began: those of new commits, and those of files that git does not
-    /// know and does not ignore. Called after the session was closed.
+    /// know and does not ignore. Called after the session was closed. The agent can change everything in the worktree and in
+    /// its git folder: see [`git`].
     ///
     /// # Errors
     /// Returns the reason why a diff cannot contain all changes.
     pub(super) fn diff(&self) -> std::result::Result<String, String> {
-        // A call of git that was killed leaves it behind.
-        fs::remove_file(self.place.git_dir.join("index.lock")).ok();
-        self.place.run(&["add", "--all", "."])?;
-        let raw = ["diff", "--raw", "--no-abbrev", "--ignore-submodules=none"];
-        let changes = self.place.run(&[&raw[..], &["--cached", &self.commit]].concat())?;
+        let isolated = self.isolated()?;
+        // In the index of the agent, flags could hide changes.
+        fs::copy(self.beside(FIRST_INDEX), isolated.file("index")).map_err(|error| error.to_string())?;
+        let submodules = self.submodules(&isolated)?;
+        let left: Vec<_> = submodules.iter().filter(|submodule| self.path.join(&submodule.path).is_dir()).collect();
+        for submodule in &left {
+            self.check_submodule(submodule)?;
+        }
+        // Git would look for changes in a submodule, with the configuration that is in it.
+        let paths: String = submodules.iter().flat_map(|submodule| [submodule.path.as_str(), "\0"]).collect();
+        isolated.feed(&["update-index", "--force-remove", "-z", "--stdin"], &paths)?;
+        let excluded = left.iter().map(|submodule| format!(":(top,exclude,literal){}\0", submodule.path));
+        let paths: String = std::iter::once(":(top)\0".to_owned()).chain(excluded).collect();
+        isolated.feed(&["add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul"], &paths)?;
+        self.add_known(&isolated, &left)?;
+        let entries =
+            left.iter().map(|submodule| format!("{MODE_OF_SUBMODULE} {}\t{}\0", submodule.object, submodule.path));
+        isolated.feed(&["update-index", "-z", "--index-info"], &entries.collect::<String>())?;
+        let raw = ["diff", "--raw", "--no-abbrev", "--ignore-submodules=none", "--cached", &self.commit];
         // A new repository looks like a submodule, too. The diff names only its commit, which is lost with the worktree.
-        if changes.lines().any(has_submodule) || self.place.run(&raw)?.lines().any(has_submodule) {
+        if isolated.run(&raw)?.lines().any(has_submodule) {
             return Err("it contains a new repository, or a submodule with changes".to_owned());
         }
-        // Without a repository in its folder, git does not look into a submodule.
-        if let Some(path) = self.submodules()?.iter().find(|path| has_files(path) && !path.join(".git").exists()) {
-            let shown = path.display();
-            return Err(format!("it contains files in a submodule that is not checked out, {shown}"));
-        }
-        if let Ok(diff) = String::from_utf8(self.read_diff(&[])?) {
+        if let Ok(diff) = String::from_utf8(Self::read_diff(&isolated, &self.commit)?) {
             return Ok(diff);
         }
         // In another encoding. As binary files the changes are ASCII.
-        let attributes = self.place.git_dir.join("kimi-agent-attributes");
-        fs::write(&attributes, "* -diff\n").map_err(|error| error.to_string())?;
-        let all_binary = format!("core.attributesFile={}", attributes.display());
-        let diff = self.read_diff(&["-c", &all_binary])?;
+        fs::write(isolated.file("info/attributes"), "* -diff\n").map_err(|error| error.to_string())?;
+        let diff = Self::read_diff(&isolated, &self.commit)?;
         String::from_utf8(diff).map_err(|_| "it contains text that is not UTF-8".to_owned())
     }
 
-    /// Returns the folders of the submodules, also of those that `.gitmodules` does not name.
+    /// Adds the files that git ignores and that the agent has added nevertheless.
+    fn add_known(&self, isolated: &Isolated, submodules: &[&Submodule]) -> std::result::Result<(), String> {
+        let index = self.git_dir.join("index");
+        if !index.exists() {
+            return Ok(());
+        }
+        let of_agent = isolated.with_index(index).run(&["ls-files", "-z"])?;
+        let known = isolated.run(&["ls-files", "-z"])?;
+        let known: HashSet<_> = known.split('\0').collect();
+        let is_within = |path: &str| {
+            submodules.iter().any(|submodule| {
+                path.strip_prefix(&submodule.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })
+        };
+        let missing = of_agent.split('\0').filter(|path| !path.is_empty() && !known.contains(path) && !is_within(path));
+        let paths: String = missing.flat_map(|path| [path, "\0"]).collect();
+        isolated.feed(&["update-index", "--add", "--remove", "-z", "--stdin"], &paths)
+    }
+
+    /// Returns the submodules, also those that `.gitmodules` does not name.
     ///
     /// # Errors
     /// Returns the text of git.
-    fn submodules(&self) -> std::result::Result<Vec<PathBuf>, String> {
+    fn submodules(&self, isolated: &Isolated) -> std::result::Result<Vec<Submodule>, String> {
         // Paths with special characters are quoted, unless zeros end them.
-        let listed = self.place.run(&["ls-files", "--stage", "-z"])?;
-        let entries = listed.split('\0').filter(|entry| entry.starts_with(MODE_OF_SUBMODULE));
-        Ok(entries.filter_map(|entry| entry.split_once('\t')).map(|(_, path)| self.place.path.join(path)).collect())
+        let listed = isolated.run(&["ls-files", "--stage", "-z"])?;
+        let entries = listed.split('\0').filter_map(|entry| entry.split_once('\t'));
+        let submodules = entries.filter_map(|(head, path)| {
+            let object = head.strip_prefix(MODE_OF_SUBMODULE)?.split_whitespace().next()?;
+            Some(Submodule { object: object.to_owned(), path: path.to_owned() })
+        });
+        Ok(submodules.collect())
     }
 
-    fn read_diff(&self, config: &[&str]) -> std::result::Result<Vec<u8>, String> {
+    /// Checks that a submodule is as the commit has it: not checked out, or checked out without changes.
+    ///
+    /// # Errors
+    /// Returns what is in the submodule.
+    fn check_submodule(&self, submodule: &Submodule) -> std::result::Result<(), String> {
+        let folder = self.path.join(&submodule.path);
+        let shown = folder.display();
+        let changed = || format!("it contains a new repository, or a submodule with changes, {shown}");
+        if fs::symlink_metadata(&folder).is_ok_and(|found| found.is_symlink()) {
+            return Err(changed());
+        }
+        if !has_files(&folder) {
+            return Ok(());
+        }
+        let Ok(link) = fs::symlink_metadata(folder.join(".git")) else {
+            return Err(format!("it contains files in a submodule that is not checked out, {shown}"));
+        };
+        let git_dir = if link.is_dir() {
+            folder.join(".git")
+        } else {
+            let text = read_small(&folder.join(".git")).ok_or_else(changed)?;
+            folder.join(text.trim().strip_prefix("gitdir: ").ok_or_else(changed)?)
+        };
+        // Another commit, or a branch, would be lost with the worktree.
+        if read_small(&git_dir.join("HEAD")).is_none_or(|head| head.trim() != submodule.object) {
+            return Err(changed());
+        }
+        let config = self.config.of_submodule(git_dir.join("objects"));
+        let isolated = Isolated::make(self.beside(GIT_OF_SUBMODULE), &folder, &config)?;
+        isolated.run(&["read-tree", &submodule.object])?;
+        if !self.submodules(&isolated)?.is_empty() {
+            return Err(format!("it contains a submodule with submodules, {shown}"));
+        }
+        isolated.run(&["add", "--all", "."])?;
+        let diff = ["diff", "--raw", "--ignore-submodules=none", "--cached", &submodule.object];
+        if isolated.run(&diff)?.is_empty() { Ok(()) } else { Err(changed()) }
+    }
+
+    fn read_diff(isolated: &Isolated, commit: &str) -> std::result::Result<Vec<u8>, String> {
         let args = ["diff", "--cached", "--no-color", "--no-ext-diff", "--no-textconv", "--binary", "--no-relative"];
         let submodules = ["--ignore-submodules=none", "--submodule=short"];
-        let prefixes = ["--src-prefix=a/", "--dst-prefix=b/", &self.commit];
-        let (bytes, above) = self.place.read(&[config, &args[..], &submodules, &prefixes].concat(), MAX_DIFF)?;
+        let prefixes = ["--src-prefix=a/", "--dst-prefix=b/", commit];
+        let (bytes, above) = isolated.read(&[&args[..], &submodules, &prefixes].concat(), MAX_DIFF)?;
         if above > 0 {
             return Err(format!("they have more than {} MiB", MAX_DIFF >> 20));
         }
@@ -335,7 +455,7 @@ impl Worktree {
 
     /// Removes the worktree and its branch.
     pub(super) fn remove(self) {
-        remove_worktree(&self.top, &self.place.path);
+        remove_worktree(&self.top, &self.path);
         if let Err(error) = git::run(&self.top, &["branch", "-D", "--quiet", &self.branch]) {
             tracing::debug!(branch = self.branch, error, "git does not delete the branch of a job");
         }

@@ -4,6 +4,7 @@ mod collections;
 mod violations;
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use serde_json::{Number, Value};
 
@@ -12,17 +13,70 @@ use super::rules::{Groups, Node, NodeId, NumberRules, TextRules, type_of};
 use super::{OutputError, listed, number, quoted};
 use violations::{At, Violations};
 
-/// The limit of work for one value. A step is a schema that is applied, a member, or a character that a pattern reads.
-const MAX_WORK: usize = 100_000_000;
+/// The limit of work for one answer. A unit is about 4 ns of an optimised build, so all of it is less than 50 ms.
+const MAX_WORK: usize = 10_000_000;
+/// The work of a byte that a small pattern reads, and of a byte that is compared.
+const PATTERN: usize = 16;
+const BYTE: usize = 6;
+/// The work of applying a schema to a part of a value.
+const SCHEMA: usize = 16;
 /// The limit of schemas that are applied within each other. JSON has at most 127 levels.
 const MAX_DEPTH: usize = 512;
 
 /// The marks of the members or items that a schema has evaluated.
 type Seen = Vec<bool>;
 
-struct Checker<'n> {
+/// The work that the values of one answer may still take together.
+#[derive(Debug)]
+pub(in super::super) struct Work {
+    left: usize,
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self { left: MAX_WORK }
+    }
+}
+
+impl Work {
+    /// Counts work. Returns whether more is allowed.
+    fn spend(&mut self, work: usize) -> bool {
+        self.left = self.left.saturating_sub(work);
+        !self.is_exhausted()
+    }
+
+    /// Returns whether no check is complete any more.
+    pub(in super::super) fn is_exhausted(&self) -> bool {
+        self.left == 0
+    }
+
+    #[cfg(test)]
+    pub(in super::super) fn spent(&self) -> usize {
+        MAX_WORK - self.left
+    }
+}
+
+/// The result of a schema for a part of a value.
+#[derive(Clone, Copy)]
+struct Outcome {
+    is_valid: bool,
+    /// Whether it depends on a pattern that the validator does not read.
+    is_unread: bool,
+    /// Whether its violations were collected.
+    is_reported: bool,
+}
+
+/// A schema, the part of the value that it was applied to, and the number of the name that is checked, or zero.
+type Applied = (NodeId, *const Value, usize);
+
+struct Checker<'n, 'w> {
     nodes: &'n [Node],
-    work: usize,
+    work: &'w mut Work,
+    /// The results so far. Without them, a recursive schema takes exponential time.
+    outcomes: HashMap<Applied, Outcome>,
+    /// The number of the name that is checked. Each name is a value of its own, whose address is used again.
+    name: usize,
+    names: usize,
     depth: usize,
     /// How many patterns that the validator does not read were taken as matching.
     unread: usize,
@@ -30,35 +84,43 @@ struct Checker<'n> {
 }
 
 /// Returns the violations of a value; none if it is valid.
-pub(super) fn check(nodes: &[Node], value: &Value) -> Vec<OutputError> {
+pub(super) fn check(nodes: &[Node], value: &Value, work: &mut Work) -> Vec<OutputError> {
+    let mut checker = Checker::new(nodes, work);
     // Most values are valid, and a check without violations is faster.
-    let mut quick = Checker::new(nodes, Violations::quiet());
-    let is_valid = quick.node(0, At::root(value), None);
-    let too_complex = || vec![OutputError::new("", "the value is too complex to check")];
-    if quick.is_exhausted() {
-        return too_complex();
+    let is_valid = checker.quietly(0, At::root(value), None);
+    if !is_valid && !checker.work.is_exhausted() {
+        checker.node(0, At::root(value), None);
     }
-    if is_valid {
-        return Vec::new();
+    if checker.work.is_exhausted() {
+        return vec![OutputError::new("", TOO_COMPLEX)];
     }
-    let mut thorough = Checker::new(nodes, Violations::default());
-    thorough.node(0, At::root(value), None);
-    if thorough.is_exhausted() { too_complex() } else { thorough.violations.finish() }
+    if is_valid { Vec::new() } else { checker.violations.finish() }
 }
 
-impl<'n> Checker<'n> {
-    fn new(nodes: &'n [Node], violations: Violations) -> Self {
-        Self { nodes, work: 0, depth: 0, unread: 0, violations }
+/// The violation of a value whose check takes too much work.
+pub(in super::super) const TOO_COMPLEX: &str = "the value is too complex to check";
+
+impl<'n, 'w> Checker<'n, 'w> {
+    fn new(nodes: &'n [Node], work: &'w mut Work) -> Self {
+        Self {
+            nodes,
+            work,
+            outcomes: HashMap::new(),
+            name: 0,
+            names: 0,
+            depth: 0,
+            unread: 0,
+            violations: Violations::default(),
+        }
     }
 
     fn is_exhausted(&self) -> bool {
-        self.work > MAX_WORK
+        self.work.is_exhausted()
     }
 
     /// Counts work. Returns whether more is allowed.
     fn spend(&mut self, work: usize) -> bool {
-        self.work = self.work.saturating_add(work);
-        !self.is_exhausted()
+        self.work.spend(work)
     }
 
     /// Adds a violation, and returns false.
@@ -78,14 +140,28 @@ impl<'n> Checker<'n> {
     /// Checks a value against a node. Marks in `seen` what the node has evaluated if the value is valid.
     fn node(&mut self, id: NodeId, at: At<'_>, seen: Option<&mut Seen>) -> bool {
         if self.depth >= MAX_DEPTH {
-            self.work = usize::MAX;
+            self.spend(usize::MAX);
         }
-        if !self.spend(1) {
+        if !self.spend(SCHEMA) {
             return false;
         }
+        // Marks are only needed within one part of a value, where no recursion can be.
+        let is_kept = seen.is_none() && self.nodes[id].applies_others();
+        let applied: Applied = (id, at.value, self.name);
+        if is_kept && let Some(outcome) = self.outcomes.get(&applied) {
+            self.unread += usize::from(outcome.is_unread);
+            if outcome.is_valid || outcome.is_reported || self.violations.is_silent() {
+                return outcome.is_valid;
+            }
+        }
+        let unread = self.unread;
         self.depth += 1;
         let is_valid = self.rules(id, at, seen);
         self.depth -= 1;
+        if is_kept {
+            let is_reported = !self.violations.is_silent();
+            self.outcomes.insert(applied, Outcome { is_valid, is_unread: self.unread > unread, is_reported });
+        }
         is_valid
     }
 
@@ -102,7 +178,7 @@ impl<'n> Checker<'n> {
             Value::Object(map) if seen.is_some() || node.unevaluated_properties.is_some() => Some(map.len()),
             _ => None,
         };
-        self.spend(length.unwrap_or_default());
+        self.spend(length.unwrap_or_default() / 4);
         let mut own = length.filter(|_| !self.is_exhausted()).map(|length| vec![false; length]);
         let mut is_valid = node.reference.is_none_or(|target| self.node(target, at, own.as_mut()));
         is_valid &= match at.value {
@@ -139,7 +215,7 @@ impl<'n> Checker<'n> {
             return self.report(at, || format!("want {}, but got {kind}", want()));
         }
         for choice in &node.choices {
-            let own = at.value.as_str().map_or(choice.weight, |text| text.len() / 64);
+            let own = at.value.as_str().map_or(choice.weight, str::len) * BYTE;
             if !self.spend(own) {
                 return false;
             }
@@ -170,7 +246,7 @@ impl<'n> Checker<'n> {
     fn text(&mut self, rules: &TextRules, text: &str, at: At<'_>) -> bool {
         let mut is_valid = true;
         if rules.length.min.is_some() || rules.length.max.is_some() {
-            if !self.spend(text.len() / 64) {
+            if !self.spend(text.len() / 16) {
                 return false;
             }
             let got = text.chars().count();
@@ -192,7 +268,7 @@ impl<'n> Checker<'n> {
 
     /// Returns whether a text matches; nothing if the validator does not know it.
     fn matches(&mut self, pattern: &Pattern, text: &str) -> Option<bool> {
-        if !self.spend(text.len().saturating_mul(pattern.weight)) {
+        if !self.spend(text.len().saturating_mul(pattern.weight).saturating_mul(PATTERN)) {
             return Some(false);
         }
         let found = pattern.matches(text);
@@ -221,40 +297,42 @@ impl<'n> Checker<'n> {
     }
 
     fn any_of(&mut self, schemas: &[NodeId], at: At<'_>, mut own: Option<&mut Seen>) -> bool {
-        let before = self.violations.len();
         let mut is_valid = false;
         for id in schemas {
-            is_valid |= self.node(*id, at, own.as_deref_mut());
+            is_valid |= self.quietly(*id, at, own.as_deref_mut());
             // If the evaluated members matter, all schemas must be applied.
             if is_valid && own.is_none() {
                 break;
             }
         }
-        if is_valid {
-            self.violations.truncate(before);
+        if !is_valid {
+            self.report_all(schemas, at);
         }
         is_valid
     }
 
+    /// Collects the violations of schemas of which none accepts the value.
+    fn report_all(&mut self, schemas: &[NodeId], at: At<'_>) {
+        for id in schemas.iter().take(if self.violations.is_silent() { 0 } else { usize::MAX }) {
+            self.node(*id, at, None);
+        }
+    }
+
     fn one_of(&mut self, schemas: &[NodeId], at: At<'_>, mut own: Option<&mut Seen>) -> bool {
-        let (before, unread) = (self.violations.len(), self.unread);
+        let unread = self.unread;
         let mut first = None;
         for (n, id) in schemas.iter().enumerate() {
-            let is_valid = match first {
-                None => self.node(*id, at, own.as_deref_mut()),
-                Some(_) => self.quietly(*id, at, own.as_deref_mut()),
-            };
+            let is_valid = self.quietly(*id, at, own.as_deref_mut());
             match first {
                 Some(first) if is_valid && self.unread == unread => {
-                    self.violations.truncate(before);
                     return self.report(at, || format!("oneOf failed, subschemas {first}, {n} matched"));
                 }
                 None if is_valid => first = Some(n),
                 _ => {}
             }
         }
-        if first.is_some() {
-            self.violations.truncate(before);
+        if first.is_none() {
+            self.report_all(schemas, at);
         }
         first.is_some()
     }

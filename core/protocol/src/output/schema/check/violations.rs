@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::{MAX_MESSAGE, OutputError, escaped, shortened};
 
 /// Collects no more violations than this from one value.
-const MAX_COLLECTED: usize = 1000;
+const MAX_COLLECTED: usize = 200;
 
 #[derive(Clone, Copy)]
 pub(super) enum Token<'p> {
@@ -59,21 +59,12 @@ pub(super) struct Violations {
 }
 
 impl Violations {
-    pub(super) fn quiet() -> Self {
-        Self { found: Vec::new(), silence: 1 }
-    }
-
     pub(super) fn is_silent(&self) -> bool {
         self.silence > 0
     }
 
     pub(super) fn len(&self) -> usize {
         self.found.len()
-    }
-
-    /// Removes the violations of schemas that need not match.
-    pub(super) fn truncate(&mut self, length: usize) {
-        self.found.truncate(length);
     }
 
     pub(super) fn add(&mut self, at: At<'_>, message: impl FnOnce() -> String) {
