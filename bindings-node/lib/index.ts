@@ -75,6 +75,7 @@ export {
   type OutputOptions,
   type OutputSchema,
 } from "./output.js";
+export { files, terminals, type Files, type FilesOptions, type TerminalsOptions } from "./local.js";
 export { printable } from "./printable.js";
 export type { Step } from "./reader.js";
 export type { WireVersion } from "./script.js";

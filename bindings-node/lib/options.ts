@@ -1,6 +1,7 @@
 /** Divides the options of sessions and agents into data for the core and functions of the program. */
 
 import type { Callbacks } from "./addon.js";
+import { settingsOf } from "./local.js";
 import { kindOf, objectJson, optionJson, show, wrongOption } from "./arguments.js";
 import type { Progress } from "./batch.js";
 import { callNative } from "./errors.js";
@@ -66,7 +67,10 @@ export function prepareOptions(options: SessionOptions, isBatch = false): Prepar
   const tracing = readTelemetry(options.telemetry);
   if (tracing) data.push(`"telemetry":${objectJson(tracing.option(), "telemetry")}`);
   for (const [name, value] of Object.entries(options) as [string, unknown][]) {
-    if (value === undefined || name === "output" || name === "telemetry" || takeFunction(name, value, functions)) continue;
+    const settings = settingsOf(name, value);
+    if (settings !== undefined) data.push(`${JSON.stringify(name)}:${objectJson(settings, name)}`);
+    if (settings !== undefined || value === undefined || name === "output" || name === "telemetry") continue;
+    if (takeFunction(name, value, functions)) continue;
     if (HAVE_NO_JSON.has(typeof value)) callNative(() => native.wrongType(name, show(value)));
     if (name === "tools" || name === "hooks") checkList(name, value);
     const json = (name === "tools" || name === "hooks") && Array.isArray(value) ? definitions(name, value, functions) : undefined;

@@ -71,6 +71,9 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "KimiAgentError.help": _OWN_TESTS,
         "ToolArgumentError": _OWN_TESTS,
         "event_from_dict": _OWN_TESTS,
+        "Files": _OWN_TESTS,
+        "files": _OWN_TESTS,
+        "terminals": _OWN_TESTS,
         "image": _OWN_TESTS,
         "Policy": _OWN_TESTS,
         "Policy.check": _OWN_TESTS,
@@ -119,6 +122,8 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "InitializeResult": _HANDSHAKE,
     },
     "node": {
+        "files": _OWN_TESTS,
+        "terminals": _OWN_TESTS,
         "Batch": _BATCHES,
         "Batch.cancel": _BATCHES,
         "JobResult": _BATCHES,

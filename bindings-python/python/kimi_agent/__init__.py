@@ -53,6 +53,7 @@ from ._errors import (
 from ._hook import Hook
 from ._loop import in_this_process as _in_this_process
 from ._output import Output
+from ._local import Files, files, terminals
 from ._printable import printable
 from ._session import Replay, Session, SessionOpening, Turn, create_session, prompt
 from ._stream import EventIterator, Step, Steps, TextStream
@@ -198,6 +199,7 @@ __all__ = [
     "EventIterator",
     "ExternalTool",
     "ExternalToolsResult",
+    "Files",
     "FunctionCall",
     "FunctionTool",
     "HandlerFailed",
@@ -300,11 +302,13 @@ __all__ = [
     "__version__",
     "create_session",
     "event_from_dict",
+    "files",
     "image",
     "open_agent",
     "printable",
     "prompt",
     "run_batch",
+    "terminals",
     "tool",
 ]
 

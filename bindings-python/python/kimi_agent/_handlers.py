@@ -20,6 +20,7 @@ from ._answers import Block, Reject
 from ._encode import NotUnicode, check_unicode, kind_of, to_jsonable, valid_unicode
 from ._errors import InvalidOption
 from ._hook import Hook
+from ._local import ReadyHandler
 from ._message import Message
 from ._output import OutputCheck, read_output
 from ._threads import awaited_in_thread, in_thread
@@ -135,8 +136,13 @@ class Handlers:
         self.context = contextvars.copy_context()
         self.turn_context: contextvars.Context | None = None
         self.functions: dict[str, Any] = {}
+        self.ready: dict[str, dict[str, Any]] = {}
         for name in (*_RESPONDERS, *_OBSERVERS, *_SERVICES):
-            self.functions[name] = _function(name, options.get(name))
+            value = options.get(name)
+            settings = value.settings_for(name) if isinstance(value, ReadyHandler) else None
+            if settings is not None:
+                self.ready[name], value = settings, None
+            self.functions[name] = _function(name, value)
             _check_parameters(name, self.functions[name])
         made = "an ExternalTool (@tool makes one of a function)"
         self.tools: list[ExternalTool] = _instances("tools", options.get("tools"), ExternalTool, made)

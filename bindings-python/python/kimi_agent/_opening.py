@@ -174,6 +174,9 @@ def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, 
             if not has_form:
                 called(_native.wrong_type, name, got)
             raise InvalidOption(f"invalid option `{name}`: {problem}", name) from None
+    for name, settings in handlers.ready.items():
+        # The core reads the settings, and says what is wrong with them.
+        found[name] = to_jsonable({key: seconds(value) for key, value in settings.items()})
     if handlers.output is not None:
         found["output"] = handlers.output
     if handlers.tracing is not None:

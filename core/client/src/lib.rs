@@ -10,6 +10,7 @@ pub mod batch;
 mod driver;
 mod handler;
 pub mod host;
+mod local;
 #[cfg(feature = "measured")]
 #[doc(hidden)]
 pub mod measured;
@@ -36,6 +37,7 @@ pub use kimi_agent_protocol::{
     Error, HandlerError, HookDecision, OnError, OutputError, OutputInvalid, OutputMode, Result, TurnStatus,
     WireVersion,
 };
+pub use local::{Files, Terminals, files, terminals};
 pub use options::{AgentOptions, Dialect, Executable, PromptOptions, SessionOptions};
 pub use output::Output;
 pub use session::{Agent, Replay, Session, SessionState, Step, Steps, TextStream, Turn, prompt};

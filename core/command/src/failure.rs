@@ -71,8 +71,8 @@ impl Failure {
         match self {
             Self::Closed => "the standard output is closed".to_owned(),
             Self::Cancelled => "cancelled".to_owned(),
-            Self::Because(reason) => reason.clone(),
-            Self::Wrong { argument, problem } => format!("invalid value of {argument}: {problem}"),
+            Self::Because(reason) => printable(reason).into_owned(),
+            Self::Wrong { argument, problem } => format!("invalid value of {}: {problem}", printable(argument)),
             Self::Sdk(error) => spelling::message(error),
         }
     }

@@ -95,7 +95,7 @@ Examples:
 Open a new shell afterwards.";
 
 /// The description of `--executable` for `verify`, which has a default of its own.
-const AGENT: &str = "The agent: a program, or a command line such as \"node agent.js --acp\". Default: the agent that the recording names";
+const AGENT: &str = "The agent: a program, or a command line such as \"node agent.js --acp\". Default, with --trust: the agent that the recording names";
 /// The description of `--timeout` for `batch`, whose jobs have a limit of their own.
 const LIMIT: &str = "The time for the whole batch, in seconds. Default: no limit";
 const WORDS: &str = "Repeat the option to give each word by itself.";

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use kimi_agent_files::{read_regular, write_output};
 use kimi_agent_protocol::recording::Recording;
 
 use super::{Failure, atif, page, summary, write_out};
@@ -47,7 +48,7 @@ pub(crate) fn run(paths: &[PathBuf], output: Option<PathBuf>, form: Form) -> Res
                 return Err(Failure::Because(reason));
             }
             let failed = |error| Failure::Because(format!("{} cannot be written: {error}", path.display()));
-            fs::write(&path, text).map_err(failed)?;
+            write_output(&path, text.as_bytes()).map_err(failed)?;
             write_out(format!("{}\n", path.display()).as_bytes())
         }
         _ => write_out(text.as_bytes()),
@@ -102,8 +103,20 @@ fn distinct_names(paths: &[PathBuf]) -> Vec<String> {
 
 /// Reads a recording.
 pub(crate) fn read(path: &Path) -> Result<RecordingFile, Failure> {
+    read_with(path, kimi_agent_files::read_file)
+}
+
+/// The longest recording that a report shows, in bytes.
+const LONGEST: u64 = 256 << 20;
+
+/// Reads a recording that other data names: a regular file.
+pub(crate) fn read_named(path: &Path) -> Result<RecordingFile, Failure> {
+    read_with(path, |path| read_regular(path, LONGEST))
+}
+
+fn read_with(path: &Path, read: impl Fn(&Path) -> std::io::Result<Vec<u8>>) -> Result<RecordingFile, Failure> {
     let failed = |reason: String| Failure::Because(format!("{}: {reason}", path.display()));
-    let text = kimi_agent_files::read_file(path).map_err(|error| failed(format!("it cannot be read: {error}")))?;
+    let text = read(path).map_err(|error| failed(format!("it cannot be read: {error}")))?;
     let text = String::from_utf8_lossy(&text).into_owned();
     let recording = Recording::read(&text).map_err(|error| failed(error.to_string()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

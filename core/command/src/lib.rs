@@ -77,8 +77,8 @@ enum Command {
     /// are answered as in the recording. Then the status, the tool calls, the requests and the kinds of events of each turn
     /// are compared. Models vary, so the texts are compared only with --text.
     ///
-    /// The recording names the agent, unless --executable is set. The agent works in the current directory, or in
-    /// --work-dir, and can change files there.
+    /// The agent is that of --executable. With --trust, it is the command that the recording names. The agent works in the
+    /// current directory, or in --work-dir, and can change files there.
     Verify(Box<verify::VerifyArguments>),
     /// Makes a page of HTML that shows recordings.
     ///
@@ -123,6 +123,8 @@ enum Command {
 /// assert_eq!(kimi_agent_command::main(["kimi-agent", "inspect", "/no/such/run.jsonl"]), 1);
 /// ```
 pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> i32 {
+    // Of a program that embeds the command, such as Python, the first file that is opened would get their descriptors.
+    kimi_agent_files::open_standard_descriptors();
     let parsed = help::command().try_get_matches_from(arguments);
     let outcome = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => run(arguments.command),

@@ -9,7 +9,7 @@
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 mod ownership;
@@ -73,6 +73,92 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
         }
     }
     std::fs::read(path)
+}
+
+/// Reads a regular file of at most `limit` bytes. Its path comes from data, so it may name anything.
+///
+/// # Errors
+/// An error of the system, or an error for a link, a pipe, a device, a folder, or a longer file.
+pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let wrong = |text: &str| io::Error::new(io::ErrorKind::InvalidInput, text);
+    if !std::fs::symlink_metadata(path)?.is_file() {
+        return Err(wrong("it is not a regular file"));
+    }
+    let mut options = OpenOptions::new();
+    options.read(true);
+    // Another program may have put a pipe or a link there meanwhile.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOFOLLOW);
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(wrong("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(wrong("it is too long"));
+    }
+    Ok(bytes)
+}
+
+/// Checks that an output may be written to a path: nothing is there, or a regular file.
+///
+/// # Errors
+/// An error of the system for its folder, or an error for a link, a pipe, a device or a folder.
+pub fn check_output(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => {
+            let text = "it is a link, a pipe, a device or a folder; expected a new file, or a regular file";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        }
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = folder_of(path);
+            match folder.is_dir() {
+                true => Ok(()),
+                false => Err(error),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Writes a new file, or replaces a regular file. A link is not followed.
+///
+/// # Errors
+/// Those of [`check_output`], and errors of the system.
+pub fn write_output(path: &Path, content: &[u8]) -> io::Result<()> {
+    check_output(path)?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".kimi-agent-");
+    #[cfg(unix)]
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    #[cfg(unix)]
+    builder.permissions(everyone);
+    let mut file = builder.tempfile_in(folder_of(path))?;
+    file.write_all(content)?;
+    file.flush()?;
+    if let Ok(earlier) = std::fs::symlink_metadata(path) {
+        file.as_file().set_permissions(earlier.permissions())?;
+    }
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// Opens the standard input, output and error that are closed, so that no other file gets their descriptors. Call it before
+/// anything is opened.
+pub fn open_standard_descriptors() {
+    #[cfg(unix)]
+    while let Ok(file) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+        use std::os::fd::{AsRawFd as _, IntoRawFd as _};
+        if file.as_raw_fd() > 2 {
+            break;
+        }
+        let _ = file.into_raw_fd();
+    }
 }
 
 /// Returns a path as it is given, and as the system spells it without links if that differs.
@@ -301,12 +387,33 @@ use windows::{create_dir, create_file};
 /// Creates a folder that only this user can read.
 #[cfg(unix)]
 fn create_dir(path: &Path) -> io::Result<()> {
-    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(path)
+    use std::os::unix::fs::PermissionsExt as _;
+
+    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(path)?;
+    // The mask of the process may have removed permissions of the user.
+    if std::fs::symlink_metadata(path)?.permissions().mode() & 0o700 == 0o700 {
+        return Ok(());
+    }
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
 }
 
 #[cfg(unix)]
 fn create_file(path: &Path) -> io::Result<File> {
-    std::os::unix::fs::OpenOptionsExt::mode(OpenOptions::new().write(true).create_new(true), 0o600).open(path)
+    let file =
+        std::os::unix::fs::OpenOptionsExt::mode(OpenOptions::new().write(true).create_new(true), 0o600).open(path)?;
+    restore_mode(&file)?;
+    Ok(file)
+}
+
+/// Restores the permissions of the user that the mask of the process has removed.
+#[cfg(unix)]
+fn restore_mode(file: &File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    if file.metadata()?.permissions().mode() & 0o600 == 0o600 {
+        return Ok(());
+    }
+    file.set_permissions(std::fs::Permissions::from_mode(0o600))
 }
 
 /// Creates a file that only this user can read, for writing. On Windows the system and administrators can read it, too.

@@ -321,3 +321,38 @@ fn folders_can_be_made_and_swept_concurrently() {
     sweep_in(parent.path());
     assert_eq!(names(parent.path()), [""; 0]);
 }
+
+#[test]
+fn output_replaces_regular_files_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, other) = (folder.path().join("out"), folder.path().join("other"));
+    write_output(&path, b"one").unwrap();
+    write_output(&path, b"two").unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"two");
+    assert!(write_output(folder.path(), b"x").is_err());
+    assert!(write_output(&folder.path().join("no/such"), b"x").is_err());
+    #[cfg(unix)]
+    {
+        std::fs::write(&other, "kept").unwrap();
+        std::os::unix::fs::symlink(&other, folder.path().join("link")).unwrap();
+        assert!(write_output(&folder.path().join("link"), b"x").unwrap_err().to_string().contains("it is a link"));
+        assert_eq!(std::fs::read(&other).unwrap(), b"kept");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), if cfg!(unix) { 3 } else { 1 });
+}
+
+#[cfg(unix)]
+#[test]
+fn regular_files_are_read_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    std::fs::write(&path, "text").unwrap();
+    assert_eq!(read_regular(&path, 4).unwrap(), b"text");
+    assert!(read_regular(&path, 3).unwrap_err().to_string().contains("too long"));
+    std::os::unix::fs::symlink(&path, folder.path().join("link")).unwrap();
+    let fifo = folder.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    for other in [folder.path().join("link"), fifo, folder.path().to_owned(), "/dev/zero".into()] {
+        assert!(read_regular(&other, 10).is_err(), "{}", other.display());
+    }
+}

@@ -51,6 +51,53 @@ pub fn printable_line(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// The longest run of blanks that [`unambiguous`] shows as it is.
+const MAX_BLANKS: usize = 16;
+
+/// Returns the text so that a person who decides about it sees all of it, in lines. Also characters that are invisible or look
+/// like a blank are escapes, and a long run of blanks or of empty lines is its length, such as `[190 blanks]`.
+///
+/// # Examples
+/// ```
+/// use kimi_agent_protocol::printable::unambiguous;
+/// let command = format!("git status{}; rm\u{200b} x", " ".repeat(190));
+/// assert_eq!(unambiguous(&command), r"git status[190 blanks]; rm\u200b x");
+/// ```
+pub fn unambiguous(text: &str) -> String {
+    let text = printable(text);
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        if !matches!(c, ' ' | '\t' | '\n') {
+            if is_invisible(c) {
+                let _ = write!(shown, "\\u{:04x}", u32::from(c));
+            } else {
+                shown.push(c);
+            }
+            continue;
+        }
+        let (mut run, mut lines) = (c.to_string(), usize::from(c == '\n'));
+        while let Some(next) = rest.next_if(|next| matches!(next, ' ' | '\t' | '\n')) {
+            lines += usize::from(next == '\n');
+            run.push(next);
+        }
+        match lines {
+            _ if run.len() <= MAX_BLANKS && lines < 4 => shown.push_str(&run),
+            0 => drop(write!(shown, "[{} blanks]", run.len())),
+            lines => drop(write!(shown, "\n[{} blanks in {lines} lines]\n", run.len())),
+        }
+    }
+    shown
+}
+
+/// Returns whether a character has no width, is part of another one, or looks like a blank.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{17b4}' | '\u{17b5}')
+        || matches!(c, '\u{180b}'..='\u{180f}' | '\u{2000}'..='\u{200f}' | '\u{202f}' | '\u{205f}'..='\u{206f}')
+        || matches!(c, '\u{2800}' | '\u{3000}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}')
+        || matches!(c, '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
 fn is_escaped(c: char) -> bool {
     let is_bidirectional =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}');
@@ -75,6 +122,20 @@ mod tests {
             assert_eq!(printable(text), shown);
         }
         assert_eq!(printable_line("a\nb\tc\x1b"), "a\\nb\\tc\\x1b");
+    }
+
+    #[test]
+    fn nothing_is_hidden_from_a_decision() {
+        for (text, shown) in [
+            ("ls -la\n\tnext", "ls -la\n\tnext".to_owned()),
+            (&format!("a{}b", " ".repeat(17)), "a[17 blanks]b".to_owned()),
+            (&format!("a{}b", "\t ".repeat(20)), "a[40 blanks]b".to_owned()),
+            (&format!("a{}b", "\n".repeat(100)), "a\n[100 blanks in 100 lines]\nb".to_owned()),
+            ("a\u{200b}b\u{3164}c\u{e0041}d\u{a0}e\u{2800}f", "a\\u200bb\\u3164c\\ue0041d\\u00a0e\\u2800f".to_owned()),
+            ("\x1b[8m\rx\u{202e}", "\\x1b[8m\\rx\\u202e".to_owned()),
+        ] {
+            assert_eq!(unambiguous(text), shown);
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::value::{duration_problem, is_too_deep, kind_of, too_deep};
 use super::{Dialect, Executable, SessionOptions};
 use crate::error::invalid_option;
 use crate::handler::Responder;
+use crate::local::{Files, Terminals, files, terminals};
 use crate::naming::Naming;
 use crate::{Budget, Error, Output, Result};
 
@@ -79,6 +80,18 @@ impl SessionOptions {
                 field.manual(&value)?;
                 self.on_question = Responder::Manual;
             }
+            "on_read_file" => {
+                let files = field.ready_files(&value)?;
+                self.services.read_file = Some(Arc::new(files.reader()));
+            }
+            "on_write_file" => {
+                let files = field.ready_files(&value)?;
+                self.services.write_file = Some(Arc::new(files.writer()));
+            }
+            "on_terminal" => {
+                let terminals = field.ready_terminals(&value)?;
+                self.services.terminal = Some(Arc::new(terminals.runner()));
+            }
             "client_name" => self.client_name = Some(field.text(value)?),
             "client_version" => self.client_version = Some(field.text(value)?),
             "extra_args" => self.extra_args = field.texts(value)?.into_iter().map(Into::into).collect(),
@@ -113,6 +126,32 @@ pub(super) struct Field<'a> {
 impl Field<'_> {
     pub(super) fn wrong(&self, reason: impl Into<String>) -> Error {
         invalid_option(self.naming.name(self.option), reason)
+    }
+
+    /// Reads what `files()` of a binding has made: `{root, write, max_bytes}`.
+    fn ready_files(&self, value: &Value) -> Result<Files> {
+        let mut made = files(self.ready_root(value)?);
+        if value.get("write") == Some(&Value::Bool(true)) {
+            made = made.writable();
+        }
+        match value.get("max_bytes") {
+            None | Some(Value::Null) => Ok(made),
+            Some(limit) => Ok(made.max_bytes(self.bytes(limit)? as u64)),
+        }
+    }
+
+    /// Reads what `terminals()` of a binding has made: `{root, timeout}`.
+    fn ready_terminals(&self, value: &Value) -> Result<Terminals> {
+        let made = terminals(self.ready_root(value)?);
+        match value.get("timeout") {
+            None | Some(Value::Null) => Ok(made),
+            Some(limit) => Ok(made.timeout(self.duration(limit)?)),
+        }
+    }
+
+    fn ready_root(&self, value: &Value) -> Result<PathBuf> {
+        let root = value.get("root").and_then(Value::as_str).filter(|root| !root.is_empty());
+        root.map(PathBuf::from).ok_or_else(|| self.wrong(format!("expected a function, got {}", kind_of(value))))
     }
 
     fn expected(&self, kind: Kind, got: &Value) -> Error {

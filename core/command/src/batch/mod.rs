@@ -260,6 +260,12 @@ impl Output {
             return Ok(Self::Standard(Console::new(true)));
         }
         // The earlier content stays until the first result, because the batch may be refused.
+        // A link could lead to any file. A pipe or `/dev/stdout` is a choice of the user.
+        let is_link = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+        if is_link && std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+            let problem = format!("{}: it is a link to a file; expected a new file, or a regular file", path.display());
+            return Err(Failure::wrong("--out", problem));
+        }
         let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
         let file = opened.map_err(|error| Failure::wrong("--out", format!("{}: {error}", path.display())))?;
         let is_old = file.metadata().is_ok_and(|data| data.is_file());

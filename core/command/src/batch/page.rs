@@ -1,11 +1,11 @@
 //! The report of a batch: one page of HTML without scripts.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kimi_agent_client::batch::JobResult;
+use kimi_agent_files::{check_output, write_output};
 use kimi_agent_protocol::printable::printable_line;
 
 use crate::{Failure, inspect, page};
@@ -50,8 +50,8 @@ impl Page {
     /// # Errors
     /// The file cannot be written.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
-        let opened = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
-        opened.map_err(|error| Failure::wrong("--html", format!("{}: {error}", path.display())))?;
+        let checked = check_output(path);
+        checked.map_err(|error| Failure::wrong("--html", format!("{}: {error}", path.display())))?;
         Ok(Self::new(path))
     }
 
@@ -77,14 +77,14 @@ impl Page {
     /// Writes the page, and a page of the inspector next to each recording.
     pub(super) fn write(self) -> Result<(), Failure> {
         let path = self.path.clone();
-        fs::write(&path, self.finished()).map_err(|error| super::unwritten(&path, &error))
+        write_output(&path, self.finished().as_bytes()).map_err(|error| super::unwritten(&path, &error))
     }
 
     /// Writes a page of the inspector next to each recording, and returns the page.
     pub(super) fn finished(mut self) -> String {
         self.rows.sort_by_key(|row| row.index);
         for row in &mut self.rows {
-            row.recording = row.recording.take().map(inspected);
+            row.recording = row.recording.take().and_then(inspected);
         }
         self.html()
     }
@@ -145,11 +145,11 @@ impl Page {
     fn address(&self, file: &Path) -> String {
         let folder = std::path::absolute(&self.path).ok().and_then(|path| path.parent().map(Path::to_owned));
         let relative = folder.and_then(|folder| file.strip_prefix(folder).ok());
-        // A browser takes `C:` for the protocol of an address.
-        let root = if cfg!(windows) && file.is_absolute() { "file:///" } else { "" };
+        // A browser takes `C:` for the protocol of an address, and `//name` for the name of a server.
+        let root = if file.is_absolute() { "file:///" } else { "./" };
         let (begin, path) = relative.map_or((root, file), |relative| ("./", relative));
         let mut address = begin.to_owned();
-        for byte in path.to_string_lossy().replace('\\', "/").bytes() {
+        for byte in path.to_string_lossy().replace('\\', "/").trim_start_matches('/').bytes() {
             match byte {
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
                     address.push(char::from(byte));
@@ -163,12 +163,13 @@ impl Page {
 }
 
 /// Writes the page of the inspector for a recording, and returns its path. Without the inspector: that of the recording.
-fn inspected(recording: PathBuf) -> PathBuf {
+/// Returns nothing if the journal names something else than a recording.
+fn inspected(recording: PathBuf) -> Option<PathBuf> {
     let target = recording.with_extension("html");
-    let filled = inspect::read(&recording).ok().and_then(|read| page::filled(page::PAGE, &[read]));
-    match filled.map(|text| fs::write(&target, text)) {
-        Some(Ok(())) => target,
-        _ => recording,
+    let filled = page::filled(page::PAGE, &[inspect::read_named(&recording).ok()?]);
+    match filled.map(|text| write_output(&target, text.as_bytes())) {
+        Some(Ok(())) => Some(target),
+        _ => Some(recording),
     }
 }
 

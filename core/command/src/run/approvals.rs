@@ -9,7 +9,7 @@ use kimi_agent_protocol::messages::{ApprovalRequest, Question, QuestionRequest};
 use tokio::sync::{Mutex, mpsc};
 
 use super::suggestion::rule_for;
-use super::tools::{described, short};
+use super::tools::{decided, pages, short, whole, whole_line};
 use crate::console::Console;
 
 /// The feedback for the model if the command rejects an action.
@@ -24,7 +24,7 @@ pub(crate) fn answering(options: SessionOptions, console: &Arc<Console>, work_di
             async { Ok(Approval::reject(FEEDBACK)) }
         });
     }
-    let person = Arc::new(Person { console: Arc::clone(console), lines: Mutex::new(None) });
+    let person = Arc::new(Person { console: Arc::clone(console), work_dir, lines: Mutex::new(None) });
     let asked = Arc::clone(&person);
     options
         .on_approval(move |request| {
@@ -50,16 +50,18 @@ fn rejection(request: &ApprovalRequest, work_dir: &std::path::Path) -> String {
 
 /// Describes the action of a request.
 fn about(request: &ApprovalRequest) -> String {
-    let call = request.tool_call.get().map_or_else(|| request.sender.clone(), described);
-    if request.description.is_empty() || call.contains(&request.description) {
+    let call = request.tool_call.get().map_or_else(|| whole_line(&request.sender), whole);
+    let description = whole_line(&request.description);
+    if description.is_empty() || call.contains(&description) {
         return call;
     }
-    short(&format!("{call} ({})", request.description))
+    format!("{call} ({description})")
 }
 
 /// The person at the terminal.
 struct Person {
     console: Arc<Console>,
+    work_dir: PathBuf,
     /// The lines that were typed. The thread that reads them is started by the first question. One question at a time.
     lines: Mutex<Option<mpsc::UnboundedReceiver<String>>>,
 }
@@ -76,12 +78,21 @@ impl Person {
     }
 
     async fn approval(&self, request: &ApprovalRequest) -> Result<Approval, HandlerError> {
-        let question = format!("approve: {}? [y]es, [n]o, [a]lways in this session: ", about(request));
+        let pages = pages(&decided(request, &self.work_dir));
+        let count = pages.len();
+        let mut shown = 0;
         loop {
+            // An action can be approved when all of it was shown.
+            let (page, is_last) = (&pages[shown], shown + 1 == count);
+            let question = match is_last {
+                true => format!("approve:\n{page}[y]es, [n]o, [a]lways in this session: "),
+                false => format!("approve (part {} of {count}):\n{page}[m]ore, [n]o: ", shown + 1),
+            };
             match self.line(&question).await.map(|line| line.to_lowercase()).as_deref() {
-                Some("y" | "yes") => return Ok(Approval::Approve),
-                Some("a" | "always") => return Ok(Approval::ApproveForSession),
+                Some("y" | "yes") if is_last => return Ok(Approval::Approve),
+                Some("a" | "always") if is_last => return Ok(Approval::ApproveForSession),
                 Some("n" | "no") | None => return Ok(Approval::Reject { feedback: None }),
+                Some("m" | "more") if !is_last => shown += 1,
                 Some(_) => {}
             }
         }

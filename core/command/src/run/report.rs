@@ -9,7 +9,7 @@ use kimi_agent_protocol::messages::{ContentPart, Event, PolicyDecision, ToolCall
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::tools::{described, named, short};
+use super::tools::{described, named, short, whole};
 use crate::console::Console;
 
 /// The form of the output.
@@ -189,7 +189,7 @@ impl Report {
 
 /// Returns the line of a decision of the policy.
 fn policy(decision: &PolicyDecision) -> String {
-    let call = described(&decision.tool_call);
+    let call = whole(&decision.tool_call);
     let by = match (&decision.rule, &decision.source) {
         (Some(rule), Some(source)) => format!("rule {rule:?}, {source}"),
         (Some(rule), None) => format!("rule {rule:?}"),

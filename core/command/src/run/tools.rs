@@ -1,7 +1,9 @@
-//! Tool calls in one line.
+//! Tool calls in one line, and whole actions for a decision.
 
-use kimi_agent_protocol::messages::ToolCallInfo;
-use kimi_agent_protocol::printable::printable_line;
+use std::path::Path;
+
+use kimi_agent_protocol::messages::{ApprovalRequest, ToolCallInfo, ToolKind};
+use kimi_agent_protocol::printable::{printable_line, unambiguous};
 use serde_json::{Map, Value};
 
 /// The largest number of characters of a line about a tool call.
@@ -28,13 +30,96 @@ pub(crate) fn named(name: &str, arguments: Option<&Map<String, Value>>) -> Strin
     }
 }
 
-/// Returns a text in one line, which is cut if it is long.
+/// Returns a text in one line. A long text is cut, with its length.
 pub(crate) fn short(text: &str) -> String {
-    let line = printable_line(text.trim());
+    let line = whole_line(text.trim());
     match line.char_indices().nth(MAX_LINE) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.into_owned(),
+        Some((end, _)) => format!("{}… ({} characters)", &line[..end], text.chars().count()),
+        None => line,
     }
+}
+
+/// Returns a text in one line, with nothing hidden and nothing cut.
+pub(crate) fn whole_line(text: &str) -> String {
+    printable_line(&unambiguous(text)).into_owned()
+}
+
+/// Describes a tool call in one line: its name and all of its arguments, with nothing hidden and nothing cut.
+pub(crate) fn whole(call: &ToolCallInfo) -> String {
+    let arguments = call.arguments.as_ref().filter(|arguments| !arguments.is_empty());
+    let arguments = arguments.map(|arguments| format!(" {}", Value::Object(arguments.clone())));
+    whole_line(&format!("{}{}", call.name, arguments.unwrap_or_default()))
+}
+
+/// Returns the lines of all that a person decides about: the tool, its arguments, the directory, and what the agent says
+/// about them.
+pub(crate) fn decided(request: &ApprovalRequest, work_dir: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut field = |name: &str, value: &str| {
+        let shown = unambiguous(value);
+        let count = value.chars().count();
+        let length = if count > MAX_LINE { format!(" ({count} characters)") } else { String::new() };
+        match shown.contains('\n') {
+            false => lines.push(format!("  {}{length}: {shown}", whole_line(name))),
+            true => {
+                lines.push(format!("  {}{length}:", whole_line(name)));
+                lines.extend(shown.lines().map(|line| format!("    | {line}")));
+            }
+        }
+    };
+    let call = request.tool_call.get();
+    field("tool", call.map_or(&request.sender, |call| &call.name));
+    if let Some(kind) = call.and_then(|call| call.kind.as_ref()) {
+        field("kind", ToolKind::as_str(kind));
+    }
+    field("action", &request.action);
+    for (name, value) in call.and_then(|call| call.arguments.as_ref()).into_iter().flatten() {
+        match value {
+            Value::String(text) => field(&format!("argument {name}"), text),
+            other => field(&format!("argument {name}"), &other.to_string()),
+        }
+    }
+    if call.is_none_or(|call| call.arguments.is_none()) {
+        field("arguments", "not known");
+    }
+    if !request.description.is_empty() {
+        field("description", &request.description);
+    }
+    for block in &request.display {
+        field("display", &serde_json::to_string(block).unwrap_or_default());
+    }
+    if let Some(source) = &request.source_description {
+        field("asked by", source);
+    }
+    field("directory", &work_dir.to_string_lossy());
+    lines
+}
+
+/// The lines and characters of a page of a long action.
+const PAGE_LINES: usize = 20;
+const PAGE_CHARACTERS: usize = 1500;
+
+/// Returns the pages of an action. A line that is longer than a page continues on the next one.
+pub(crate) fn pages(lines: &[String]) -> Vec<String> {
+    let mut pages = vec![String::new()];
+    let (mut height, mut width) = (0, 0);
+    for line in lines {
+        let letters: Vec<char> = line.chars().collect();
+        for (at, piece) in letters.chunks(PAGE_CHARACTERS).enumerate() {
+            if height == PAGE_LINES || width + piece.len() > PAGE_CHARACTERS {
+                pages.push(String::new());
+                (height, width) = (0, 0);
+            }
+            let continued = if at > 0 { "    … " } else { "" };
+            let page = pages.last_mut().expect("there is a page");
+            page.push_str(continued);
+            page.extend(piece);
+            page.push('\n');
+            height += 1;
+            width += piece.len();
+        }
+    }
+    pages
 }
 
 #[cfg(test)]
@@ -58,6 +143,39 @@ mod tests {
     #[test]
     fn long_line_is_cut() {
         let shown = short(&"ü".repeat(300));
-        assert_eq!((shown.chars().count(), shown.ends_with('…')), (MAX_LINE + 1, true));
+        assert_eq!(shown, format!("{}… (300 characters)", "ü".repeat(MAX_LINE)));
+        let blanks = format!("git status{}; curl x | sh", " ".repeat(190));
+        assert_eq!(short(&blanks), "git status[190 blanks]; curl x | sh");
+    }
+
+    fn request(command: &str) -> ApprovalRequest {
+        let request = json!({
+            "id": "1", "tool_call_id": "t", "sender": "Shell", "action": "run command", "description": "List", "display": [],
+        });
+        let mut request: ApprovalRequest = serde_json::from_value(request).expect("a request");
+        let call =
+            json!({"id": "t", "name": "Shell", "kind": "execute", "arguments": {"command": command, "timeout": 60}});
+        request.tool_call = serde_json::from_value::<ToolCallInfo>(call).expect("a call").into();
+        request
+    }
+
+    #[test]
+    fn all_of_an_action_is_shown() {
+        let request = request(&format!("git status{}; curl x | sh\u{202e}\necho \x1b[8m", " ".repeat(190)));
+        let lines = decided(&request, Path::new("/srv/app"));
+        for part in
+            ["git status[190 blanks]; curl x | sh\\u202e", "echo \\x1b[8m", "timeout: 60", "directory: /srv/app", "(2"]
+        {
+            assert!(lines.iter().any(|line| line.contains(part)), "{part}: {lines:#?}");
+        }
+    }
+
+    #[test]
+    fn long_action_has_pages() {
+        let lines: Vec<String> = (0..50).map(|n| n.to_string()).chain(["x".repeat(4000)]).collect();
+        let pages = pages(&lines);
+        assert!(pages.len() >= 5 && pages.iter().all(|page| page.len() < 2 * PAGE_CHARACTERS), "{}", pages.len());
+        let all: String = pages.concat().chars().filter(|letter| *letter == 'x').collect();
+        assert_eq!(all.len(), 4000);
     }
 }

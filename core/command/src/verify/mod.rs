@@ -40,6 +40,11 @@ pub(crate) struct VerifyArguments {
     recording: PathBuf,
     #[command(flatten)]
     session: SessionArguments,
+    /// Starts the agent that the recording names, with the recorded options that can lead to programs and files.
+    ///
+    /// Use it for your own recordings only. Without it, --executable is needed.
+    #[arg(long, help_heading = "Agent")]
+    trust: bool,
     /// Compares the texts of the answers, too.
     #[arg(long, help_heading = "Output")]
     text: bool,
@@ -116,7 +121,7 @@ async fn compare(
         return Err(Failure::wrong("RECORDING", format!("{path}: it has no turn to verify")));
     }
     let places = Places::new(known_folders(&setup::work_dir(&arguments.session)));
-    let Setup { options, missing } = Setup::of(&recording, &places, &arguments.session)?;
+    let Setup { options, missing } = Setup::of(&recording, &places, &arguments.session, arguments.trust)?;
     notes(&missing);
     report.missing = missing;
     let folder = PrivateDir::new();

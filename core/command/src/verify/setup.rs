@@ -10,6 +10,7 @@ use kimi_agent_protocol::recording::{CallEntry, CallKind, Entry, MASK, Places, R
 use serde_json::{Map, Value};
 
 use crate::Failure;
+use crate::run::tools::whole_line;
 use crate::session_arguments::SessionArguments;
 
 /// Options whose values are not in a recording, with the argument that sets them.
@@ -27,6 +28,27 @@ const ABSENT: [(&str, &str); 9] = [
 /// Options that are not taken from the recording, although they are in it.
 const NOT_TAKEN: [&str; 4] = ["work_dir", "session_id", "env", "client_name"];
 
+/// Options that lead to no program, file, folder or server, and approve nothing.
+const HARMLESS: [&str; 17] = [
+    "close_timeout",
+    "cancel_timeout",
+    "dialect",
+    "handshake_timeout",
+    "idle_timeout",
+    "max_line_bytes",
+    "max_ralph_iterations",
+    "max_retries_per_step",
+    "max_steps_per_turn",
+    "mode",
+    "model",
+    "output",
+    "plan_mode",
+    "reasoning",
+    "thinking",
+    "tools",
+    "turn_timeout",
+];
+
 /// The options of the recorded session, and what is missing of them.
 #[derive(Debug)]
 pub(super) struct Setup {
@@ -40,7 +62,12 @@ impl Setup {
     ///
     /// # Errors
     /// Wrong arguments, or no agent is given although the recording masks its own.
-    pub(super) fn of(recording: &Recording, places: &Places, arguments: &SessionArguments) -> Result<Self, Failure> {
+    pub(super) fn of(
+        recording: &Recording,
+        places: &Places,
+        arguments: &SessionArguments,
+        is_trusted: bool,
+    ) -> Result<Self, Failure> {
         let header = &recording.header;
         let is_known = |name: &String, value: &Value| {
             let option = OPTIONS.iter().find(|option| option.name == name);
@@ -52,6 +79,17 @@ impl Setup {
         let mut known: Map<String, Value> = known.map(|(name, value)| (name.clone(), places.filled(value))).collect();
         known.extend(session_output(recording).map(|output| ("output".to_owned(), output)));
         let mut missing = missing(recording, arguments);
+        if !is_trusted {
+            known.retain(|name, _| {
+                let is_harmless = HARMLESS.contains(&name.as_str());
+                if !is_harmless {
+                    missing.push(format!(
+                        "`{name}` of the recording is not used, because it can lead to programs and files; set --trust"
+                    ));
+                }
+                is_harmless
+            });
+        }
         known.retain(|name, value| {
             let masked = is_masked(value);
             missing.extend(masked.then(|| describe_masked(name, arguments)).flatten());
@@ -64,6 +102,14 @@ impl Setup {
                 return Err(Failure::wrong("--executable", problem));
             }
             let words: Vec<String> = header.executable.iter().map(|word| places.fill_text(word)).collect();
+            if !is_trusted {
+                let command = whole_line(&format!("{words:?}"));
+                let problem = format!(
+                    "it is missing; the recording names the command {command}, which is started only with --trust: set the \
+                     agent with -x, or --trust if the recording is yours"
+                );
+                return Err(Failure::wrong("--executable", problem));
+            }
             options = options.executable(words);
         }
         // The agent inherits these variables. As values of `env`, they are masked in the new recording and in the report.

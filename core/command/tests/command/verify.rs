@@ -255,3 +255,34 @@ fn help_names_agent_of_recording() {
         );
     }
 }
+
+/// A recording whose agent leaves a mark, also by an option.
+fn hostile_recording(folder: &Path) -> PathBuf {
+    let text = std::fs::read_to_string("../../tests/recordings/wire.jsonl").unwrap();
+    let (header, rest) = text.split_once('\n').unwrap();
+    let mut header: Value = serde_json::from_str(header).unwrap();
+    header["executable"] = json!(["/bin/sh", "-c", format!("touch {}", folder.join("mark").display())]);
+    header["options"]["extra_args"] = json!(["--mcp-config", "{}"]);
+    header["options"]["yolo"] = json!(true);
+    let path = folder.join("run.jsonl");
+    std::fs::write(&path, format!("{header}\n{rest}")).unwrap();
+    path
+}
+
+#[test]
+fn foreign_recording_runs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = hostile_recording(folder.path());
+    let ran = ended(command(None, &["verify", path.to_str().unwrap()]).spawn().unwrap());
+    assert_eq!((ran.code, folder.path().join("mark").exists()), (2, false), "{}", ran.err);
+    assert!(ran.err.contains("invalid value of --executable") && ran.err.contains("touch"), "{}", ran.err);
+    // With an agent of the user, the options of the recording start nothing either.
+    let mut verify = command(None, &["verify", path.to_str().unwrap()]);
+    for word in replayed_agent("../../tests/recordings/wire.jsonl").iter() {
+        verify.arg("-x").arg(word);
+    }
+    let ran = ended(verify.spawn().unwrap());
+    assert!(ran.err.contains("`extra_args` of the recording is not used") && ran.err.contains("`yolo`"), "{}", ran.err);
+    let ran = ended(command(None, &["verify", path.to_str().unwrap(), "--trust"]).spawn().unwrap());
+    assert_eq!((ran.code == 2, folder.path().join("mark").exists()), (false, true), "{}", ran.err);
+}

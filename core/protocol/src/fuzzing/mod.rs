@@ -15,6 +15,7 @@ mod records;
 pub(crate) mod scenario;
 mod schema;
 mod script;
+mod texts;
 
 use arbitrary::{Arbitrary, Unstructured};
 
@@ -70,6 +71,11 @@ pub fn turn_records(data: &[u8]) {
 /// Compiles a JSON Schema without a panic, and accepts a value again that it has accepted once.
 pub fn schema(data: &[u8]) {
     schema::check(data);
+}
+
+/// Reads values in an answer, redacts lines, reads recordings and shows texts, without a panic and without a secret.
+pub fn texts(data: &[u8]) {
+    texts::check(data);
 }
 
 /// A program and Kimi Code's server, over a connection that breaks.

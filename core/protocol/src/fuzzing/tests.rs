@@ -70,6 +70,11 @@ fn kept_inputs_of_turn_records() {
 }
 
 #[test]
+fn kept_inputs_of_texts() {
+    run("texts", super::texts);
+}
+
+#[test]
 fn kept_inputs_of_schema() {
     run("schema", super::schema);
 }

@@ -4,6 +4,7 @@
 mod clean;
 mod comparison;
 mod entry;
+mod escapes;
 mod events;
 mod keys;
 mod literals;

@@ -8,6 +8,7 @@ use regex_lite::Regex;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use super::escapes::{Level, plain};
 use super::keys::{self, is_of_name};
 use super::literals::{Kind, Literal, Literals};
 use super::names::{
@@ -222,7 +223,23 @@ impl Redactor {
     /// Returns a line with the secrets and directories replaced. Only text changes in a line of JSON, so that it stays
     /// JSON.
     pub fn redacted<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
+        match self.readable(line) {
+            Cow::Borrowed(line) => self.redacted_readable(line),
+            Cow::Owned(line) => Cow::Owned(self.redacted_readable(&line).into_owned()),
+        }
+    }
+
+    fn redacted_readable<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
         if self.clean_from(line, 0, false).is_some() { Cow::Borrowed(line) } else { self.redacted_match(line) }
+    }
+
+    /// Returns the line without escapes that could hide a secret. Text that only looks like an escape stays, unless a secret
+    /// is in it.
+    pub(super) fn readable<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
+        let line = plain(line, Level::Line);
+        let Cow::Owned(deep) = plain(&line, Level::Text) else { return line };
+        let masks = |line: &[u8]| memchr::memmem::find_iter(&self.redacted_readable(line), MASK).count();
+        if masks(&deep) > masks(&line) { Cow::Owned(deep) } else { line }
     }
 
     /// Returns a value with the secrets and directories replaced, also in names and numbers.

@@ -387,3 +387,20 @@ fn text_length_is_roughly_length_of_line() {
         assert!((20..=line.len()).contains(&length), "{length} {line}");
     }
 }
+
+#[test]
+fn secret_with_escaped_letters_is_masked() {
+    let redactor = Redactor::new(&[], [Cow::Borrowed("canary-secret-é")], &[]).unwrap();
+    for spelled in [
+        "c\\u0061nary-secret-é",
+        "can\\u0061ry\\u002dsecret-\\u00e9",
+        "{\\\"a\\\":\\\"c\\\\u0061nary-secret-\\\\u00e9\\\"}",
+    ] {
+        let line = format!(r#"{{"text":"{spelled}","other":"\\u0041"}}"#);
+        assert!(serde_json::from_str::<serde_json::Value>(&line).is_ok(), "{line}");
+        let shown = String::from_utf8(redactor.redacted(line.as_bytes()).into_owned()).unwrap();
+        assert!(shown.contains(MASK) && !shown.contains("nary"), "{shown}");
+    }
+    let kept = r#"{"text":"the escape \\u0041 is A"}"#;
+    assert_eq!(redactor.redacted(kept.as_bytes()), kept.as_bytes());
+}

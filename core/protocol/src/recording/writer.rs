@@ -108,7 +108,8 @@ impl EntryWriter {
     /// be JSON is checked.
     pub fn message(&mut self, out: &mut Vec<u8>, time: f64, from: Side, line: &[u8], is_json: bool) {
         let length = line.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
-        let line = &line[..length];
+        let line = self.redactor.readable(&line[..length]);
+        let line = &*line;
         let may_match = self.clean.may_match(&self.redactor, line, is_json);
         if from == Side::Agent && (may_match || !self.streams.is_empty()) && self.hold(time, line, is_json) {
             self.queue.drain(out, &self.redactor);

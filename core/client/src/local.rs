@@ -1,0 +1,421 @@
+//! Ready handlers for files and terminals below one directory. The paths, the files and the commands come from an agent, so
+//! nothing here follows a link, waits for a pipe, or takes unlimited memory or time.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Component, Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::time::timeout;
+
+use crate::handler::{HandlerError, HandlerFuture};
+use crate::messages::{ReadFileRequest, TerminalRequest, TerminalResult, WriteFileRequest};
+
+/// The default limit of a file, in bytes.
+pub(crate) const DEFAULT_MAX_BYTES: u64 = 16 << 20;
+/// The default limit of the duration of a command.
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
+/// How long a file system may take for a file.
+const FILE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest output of a command that is kept, in bytes.
+const MAX_OUTPUT: usize = 4 << 20;
+/// How long the output may stay open after the end of the command: a process in the background can hold it.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// Makes handlers of files below a directory, for `on_read_file` and `on_write_file`. Only regular files are read and written. A
+/// path outside of the directory, a link, a device, a pipe or a longer file is an error, which the agent gets.
+///
+/// # Examples
+/// ```
+/// use kimi_agent::{SessionOptions, files, terminals};
+/// let project = files("/srv/project").writable();
+/// let options = SessionOptions::new()
+///     .on_read_file(project.reader())
+///     .on_write_file(project.writer())
+///     .on_terminal(terminals("/srv/project").runner());
+/// # drop(options);
+/// ```
+pub fn files(root: impl Into<PathBuf>) -> Files {
+    Files { root: root.into(), is_writable: false, max_bytes: DEFAULT_MAX_BYTES }
+}
+
+/// Makes a handler that runs commands in a directory and its folders, for `on_terminal`.
+///
+/// A command has the rights of the program, and can leave the directory: this is not a sandbox.
+///
+/// # Examples
+/// ```
+/// use kimi_agent::{SessionOptions, terminals};
+/// let options = SessionOptions::new().on_terminal(terminals("/srv/project").runner());
+/// # drop(options);
+/// ```
+pub fn terminals(root: impl Into<PathBuf>) -> Terminals {
+    Terminals { root: root.into(), timeout: DEFAULT_TIMEOUT }
+}
+
+/// The files below a directory, from [`files()`].
+///
+/// # Examples
+/// ```
+/// let project = kimi_agent::files("/srv/project").writable().max_bytes(1 << 20);
+/// # drop(project.reader());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Files {
+    root: PathBuf,
+    is_writable: bool,
+    max_bytes: u64,
+}
+
+impl Files {
+    /// Allows the agent to write files. By default, each write is an error.
+    ///
+    /// # Examples
+    /// ```
+    /// let project = kimi_agent::files("/srv/project").writable();
+    /// # drop(project.writer());
+    /// ```
+    #[must_use]
+    pub fn writable(mut self) -> Self {
+        self.is_writable = true;
+        self
+    }
+
+    /// Sets the limit of a file, in bytes. Default: 16 MiB.
+    ///
+    /// # Examples
+    /// ```
+    /// let project = kimi_agent::files("/srv/project").max_bytes(1 << 20);
+    /// # drop(project.reader());
+    /// ```
+    #[must_use]
+    pub fn max_bytes(mut self, limit: u64) -> Self {
+        self.max_bytes = limit;
+        self
+    }
+
+    /// Returns the handler for `on_read_file`.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::{SessionOptions, files};
+    /// let options = SessionOptions::new().on_read_file(files("/srv/project").reader());
+    /// # drop(options);
+    /// ```
+    pub fn reader(&self) -> impl Fn(ReadFileRequest) -> HandlerFuture<Option<String>> + Send + Sync + use<> {
+        let Self { root, max_bytes, .. } = self.clone();
+        move |request| {
+            let (root, path) = (root.clone(), request.path);
+            Box::pin(in_time(move || read(&root, &path, max_bytes).map(Some)))
+        }
+    }
+
+    /// Returns the handler for `on_write_file`.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::{SessionOptions, files};
+    /// let options = SessionOptions::new().on_write_file(files("/srv/project").writable().writer());
+    /// # drop(options);
+    /// ```
+    pub fn writer(&self) -> impl Fn(WriteFileRequest) -> HandlerFuture<()> + Send + Sync + use<> {
+        let Self { root, max_bytes, is_writable } = self.clone();
+        move |request| {
+            let (root, WriteFileRequest { path, content, .. }) = (root.clone(), request);
+            Box::pin(in_time(move || match is_writable {
+                true => write(&root, &path, &content, max_bytes),
+                false => Err(refused(&path, "the program does not allow writing")),
+            }))
+        }
+    }
+}
+
+/// The commands below a directory, from [`terminals()`].
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// let commands = kimi_agent::terminals("/srv/project").timeout(Duration::from_secs(60));
+/// # drop(commands.runner());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Terminals {
+    root: PathBuf,
+    timeout: Duration,
+}
+
+impl Terminals {
+    /// Sets how long a command may take before it is killed. Default: 10 minutes.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// let commands = kimi_agent::terminals("/srv/project").timeout(Duration::from_secs(60));
+    /// # drop(commands.runner());
+    /// ```
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Returns the handler for `on_terminal`.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::{SessionOptions, terminals};
+    /// let options = SessionOptions::new().on_terminal(terminals("/srv/project").runner());
+    /// # drop(options);
+    /// ```
+    pub fn runner(&self) -> impl Fn(TerminalRequest) -> HandlerFuture<TerminalResult> + Send + Sync + use<> {
+        let this = self.clone();
+        move |request| {
+            let this = this.clone();
+            Box::pin(async move { this.run(request).await })
+        }
+    }
+
+    async fn run(self, request: TerminalRequest) -> Result<TerminalResult, HandlerError> {
+        let (root, cwd) = (self.root.clone(), request.cwd.clone());
+        let folder = in_time(move || folder(&root, &cwd)).await?;
+        let limit = request.output_byte_limit.and_then(|limit| usize::try_from(limit).ok());
+        let output = Output::new(limit.unwrap_or(MAX_OUTPUT).min(MAX_OUTPUT));
+        let env = request.env.iter().filter_map(|(name, value)| Some((name, value.as_str()?)));
+        let mut command = tokio::process::Command::new(&request.command);
+        command.args(&request.args).envs(env).current_dir(folder).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        #[cfg(unix)]
+        command.process_group(0);
+        let mut child = command.spawn().map_err(|error| format!("{}: {error}", request.command))?;
+        let group = Group(child.id());
+        let pipes = (child.stdout.take(), child.stderr.take());
+        let reading = async { tokio::join!(output.take(pipes.0), output.take(pipes.1)) };
+        let mut reading = std::pin::pin!(reading);
+        let ended = timeout(self.timeout, async {
+            let mut is_read = false;
+            loop {
+                tokio::select! {
+                    status = child.wait() => return (status, is_read),
+                    _ = &mut reading, if !is_read => is_read = true,
+                }
+            }
+        });
+        let (exit_code, signal) = match ended.await {
+            Ok((status, is_read)) => {
+                if !is_read {
+                    drop(timeout(DRAIN, &mut reading).await);
+                }
+                (code_of(status?), None)
+            }
+            Err(_) => (None, Some("SIGKILL".to_owned())),
+        };
+        drop(group);
+        let text = output.into_text();
+        Ok(TerminalResult { signal, ..TerminalResult::new(text, exit_code) })
+    }
+}
+
+fn code_of(status: std::process::ExitStatus) -> Option<i32> {
+    #[cfg(unix)]
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status).map(|signal| -signal);
+    #[cfg(not(unix))]
+    let signal = None;
+    status.code().or(signal)
+}
+
+/// The processes of a command. Dropping it kills them.
+struct Group(Option<u32>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        if let Some(pid) = self.0.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw) {
+            // Fails if none is left.
+            rustix::process::kill_process_group(pid, rustix::process::Signal::KILL).ok();
+        }
+    }
+}
+
+/// The end of an output.
+struct Output {
+    limit: usize,
+    bytes: Mutex<Vec<u8>>,
+}
+
+impl Output {
+    fn new(limit: usize) -> Self {
+        Self { limit, bytes: Mutex::default() }
+    }
+
+    /// Reads a pipe to its end.
+    async fn take(&self, pipe: Option<impl AsyncRead + Unpin>) {
+        let Some(mut pipe) = pipe else { return };
+        let mut piece = vec![0; 16 << 10];
+        while let Ok(length @ 1..) = pipe.read(&mut piece).await {
+            let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+            bytes.extend_from_slice(&piece[..length]);
+            if bytes.len() > self.limit.saturating_mul(2) {
+                let above = bytes.len() - self.limit;
+                bytes.drain(..above);
+            }
+        }
+    }
+
+    fn into_text(self) -> String {
+        let bytes = self.bytes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(self.limit)..]).into_owned()
+    }
+}
+
+/// Runs work with files outside of the runtime's thread, within a time.
+async fn in_time<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, HandlerError> {
+    match timeout(FILE_TIMEOUT, tokio::task::spawn_blocking(work)).await {
+        Ok(Ok(done)) => Ok(done?),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err("the file system does not answer".into()),
+    }
+}
+
+fn refused(path: &str, reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, format!("{path}: {reason}"))
+}
+
+/// Returns the directory, and the parts of a path below it.
+fn below(root: &Path, path: &str) -> io::Result<(PathBuf, Vec<std::ffi::OsString>)> {
+    let given = std::path::absolute(root)?;
+    let real = root.canonicalize()?;
+    let asked = Path::new(path);
+    let rest = asked.strip_prefix(&given).or_else(|_| asked.strip_prefix(&real));
+    let rest = rest.map_err(|_| refused(path, "it is outside of the directory"))?;
+    let mut parts = Vec::new();
+    for part in rest.components() {
+        match part {
+            Component::Normal(name) => parts.push(name.to_owned()),
+            Component::CurDir => {}
+            // Links are not followed, so the name before it is the folder that it leaves.
+            Component::ParentDir if parts.pop().is_some() => {}
+            _ => return Err(refused(path, "it is outside of the directory")),
+        }
+    }
+    Ok((real, parts))
+}
+
+fn read(root: &Path, path: &str, max_bytes: u64) -> io::Result<String> {
+    let file = open(root, path, false)?;
+    let mut bytes = Vec::new();
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(refused(path, &format!("it has more than {max_bytes} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| refused(path, "it is not text in UTF-8"))
+}
+
+fn write(root: &Path, path: &str, content: &str, max_bytes: u64) -> io::Result<()> {
+    if content.len() as u64 > max_bytes {
+        return Err(refused(path, &format!("the content has more than {max_bytes} bytes")));
+    }
+    let mut file = open(root, path, true)?;
+    file.set_len(0)?;
+    file.write_all(content.as_bytes())?;
+    file.flush()
+}
+
+/// Returns the path of a folder.
+fn folder(root: &Path, path: &str) -> io::Result<PathBuf> {
+    let (root, parts) = below(root, path)?;
+    #[cfg(unix)]
+    unix::folder(&root, &parts, path)?;
+    let folder: PathBuf = std::iter::once(root.as_os_str()).chain(parts.iter().map(AsRef::as_ref)).collect();
+    #[cfg(not(unix))]
+    if !folder.canonicalize()?.starts_with(&root) || !folder.is_dir() {
+        return Err(refused(path, "it is not a folder below the directory"));
+    }
+    Ok(folder)
+}
+
+/// Opens a regular file.
+fn open(root: &Path, path: &str, for_writing: bool) -> io::Result<File> {
+    let (root, mut parts) = below(root, path)?;
+    let name = parts.pop().ok_or_else(|| refused(path, "it is the directory itself"))?;
+    #[cfg(unix)]
+    return unix::open(&root, &parts, &name, path, for_writing);
+    #[cfg(not(unix))]
+    {
+        let folder: PathBuf = std::iter::once(root.as_os_str()).chain(parts.iter().map(AsRef::as_ref)).collect();
+        if !folder.canonicalize()?.starts_with(&root) {
+            return Err(refused(path, "it is outside of the directory"));
+        }
+        let file = folder.join(name);
+        match std::fs::symlink_metadata(&file) {
+            Ok(found) if !found.is_file() => return Err(refused(path, "it is not a regular file")),
+            Err(error) if !for_writing || error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        File::options().read(!for_writing).write(for_writing).create(for_writing).truncate(false).open(file)
+    }
+}
+
+/// Each part of a path is opened without following links, so that nobody can replace a part that was checked.
+#[cfg(unix)]
+mod unix {
+    use std::ffi::OsString;
+    use std::os::fd::OwnedFd;
+
+    use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, statat};
+    use rustix::io::Errno;
+
+    use super::{File, Path, io, refused};
+
+    const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+    pub(super) fn folder(root: &Path, parts: &[OsString], path: &str) -> io::Result<OwnedFd> {
+        let mut folder = openat(CWD, root, FOLDER, Mode::empty())?;
+        for part in parts {
+            folder = openat(&folder, part, FOLDER, Mode::empty()).map_err(|error| explained(error, path))?;
+        }
+        Ok(folder)
+    }
+
+    pub(super) fn open(
+        root: &Path,
+        parts: &[OsString],
+        name: &OsString,
+        path: &str,
+        for_writing: bool,
+    ) -> io::Result<File> {
+        let folder = folder(root, parts, path)?;
+        // Before the file is opened, because the opening of a device can have an effect.
+        match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile => {}
+            Ok(_) => return Err(refused(path, "it is not a regular file")),
+            Err(Errno::NOENT) if for_writing => {}
+            Err(error) => return Err(explained(error, path)),
+        }
+        let access = if for_writing { OFlags::WRONLY | OFlags::CREATE } else { OFlags::RDONLY };
+        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
+        let file = openat(&folder, name, flags, mode).map_err(|error| explained(error, path))?;
+        // It may have been replaced meanwhile.
+        if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
+            return Err(refused(path, "it is not a regular file"));
+        }
+        Ok(file.into())
+    }
+
+    fn explained(error: Errno, path: &str) -> io::Error {
+        match error {
+            Errno::LOOP | Errno::MLINK | Errno::NOTDIR => refused(path, "a part of it is a link, or not a folder"),
+            other => other.into(),
+        }
+    }
+}
+
+
+#[cfg(test)]
+#[path = "local_tests.rs"]
+mod tests;
