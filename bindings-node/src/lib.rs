@@ -129,7 +129,7 @@ pub fn check_names(env: &Env, names: Vec<String>) -> napi::Result<()> {
 }
 
 /// Throws for the first name that is not an option of a prompt.
-#[napi]
+#[napi(catch_unwind)]
 pub fn check_prompt_names(env: &Env, names: Vec<String>) -> napi::Result<()> {
     kimi_agent_bridge::check_prompt_names(names.iter().map(String::as_str), Naming::Camel).or_throw(env)
 }

@@ -179,13 +179,13 @@ impl NativeTurn {
     }
 
     /// Refused if the turn waits for the handler `within`, which wants to wait for the next event.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn check_wait(&self, env: &Env, within: f64) -> napi::Result<()> {
         self.turn.check_wait(within as u64).or_throw(env)
     }
 
     /// The program leaves the turn on purpose: no warning is logged.
-    #[napi]
+    #[napi(catch_unwind)]
     pub fn note_used(&self) {
         self.turn.note_used();
     }

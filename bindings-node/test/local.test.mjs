@@ -10,7 +10,7 @@ import test from "node:test";
 import { createSession, files, InvalidOption, terminals } from "kimi-agent";
 import { scriptedAgent } from "kimi-agent/testing";
 
-const SAY = { text: "{{last.content}}|{{last.error}}" };
+const SAY = { text: "{{last.content}}" };
 
 async function turn(root, action, write = false) {
   const project = files(root, { write, maxBytes: 1000 });
@@ -51,7 +51,7 @@ test("attacks are refused", async () => {
   execFileSync("mkfifo", [join(root, "fifo")]);
   for (const name of ["../secret", "link", "up/secret", "fifo", "long", "."]) {
     const { text, failures } = await turn(root, { read_file: { path: `${root}/${name}` } });
-    assert.ok(!text.split("|")[0].includes("secret"), name);
+    assert.ok(!text.includes("secret"), name);
     assert.equal(failures.length, 1, name);
   }
   for (const name of ["../secret", "link", "up/secret", "fifo"]) {

@@ -54,8 +54,8 @@ class Files:
 def files(root: str | os.PathLike[str], *, write: bool = False, max_bytes: int | None = None) -> Files:
     """Makes handlers of files below a directory, for `on_read_file` and `on_write_file`.
 
-    Only regular files are read and written. A path outside of the directory, a link, a device, a pipe or a longer file is an
-    error, which the agent gets.
+    Only regular files are read and written. A path outside of the directory, a link, a device, a pipe or a longer file
+    is an error, which the agent gets.
 
     Args:
         root: The directory.

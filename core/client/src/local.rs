@@ -11,7 +11,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::timeout;
 
-use crate::handler::{HandlerError, HandlerFuture};
+use crate::HandlerError;
+use crate::handler::HandlerFuture;
 use crate::messages::{ReadFileRequest, TerminalRequest, TerminalResult, WriteFileRequest};
 
 /// The default limit of a file, in bytes.
@@ -213,7 +214,7 @@ impl Terminals {
             Err(_) => (None, Some("SIGKILL".to_owned())),
         };
         drop(group);
-        let text = output.into_text();
+        let text = output.text();
         Ok(TerminalResult { signal, ..TerminalResult::new(text, exit_code) })
     }
 }
@@ -264,16 +265,14 @@ impl Output {
         }
     }
 
-    fn into_text(self) -> String {
-        let bytes = self.bytes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    fn text(&self) -> String {
+        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(self.limit)..]).into_owned()
     }
 }
 
 /// Runs work with files outside of the runtime's thread, within a time.
-async fn in_time<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> Result<T, HandlerError> {
+async fn in_time<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, HandlerError> {
     match timeout(FILE_TIMEOUT, tokio::task::spawn_blocking(work)).await {
         Ok(Ok(done)) => Ok(done?),
         Ok(Err(error)) => Err(error.into()),
@@ -415,7 +414,5 @@ mod unix {
     }
 }
 
-
 #[cfg(test)]
-#[path = "local_tests.rs"]
 mod tests;

@@ -47,7 +47,12 @@ pub(crate) fn whole_line(text: &str) -> String {
 /// Describes a tool call in one line: its name and all of its arguments, with nothing hidden and nothing cut.
 pub(crate) fn whole(call: &ToolCallInfo) -> String {
     let arguments = call.arguments.as_ref().filter(|arguments| !arguments.is_empty());
-    let arguments = arguments.map(|arguments| format!(" {}", Value::Object(arguments.clone())));
+    let arguments = arguments.map(|arguments| match arguments.iter().next() {
+        Some((name, Value::String(text))) if arguments.len() == 1 && TELLING.contains(&name.as_str()) => {
+            format!(" {text}")
+        }
+        _ => format!(" {}", Value::Object(arguments.clone())),
+    });
     whole_line(&format!("{}{}", call.name, arguments.unwrap_or_default()))
 }
 

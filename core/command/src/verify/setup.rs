@@ -29,10 +29,11 @@ const ABSENT: [(&str, &str); 9] = [
 const NOT_TAKEN: [&str; 4] = ["work_dir", "session_id", "env", "client_name"];
 
 /// Options that lead to no program, file, folder or server, and approve nothing.
-const HARMLESS: [&str; 17] = [
+const HARMLESS: [&str; 18] = [
     "close_timeout",
     "cancel_timeout",
     "dialect",
+    "event_buffer_bytes",
     "handshake_timeout",
     "idle_timeout",
     "max_line_bytes",

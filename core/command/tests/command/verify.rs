@@ -122,7 +122,7 @@ async fn dying_agent_ends_run() {
 fn recordings_of_dialects_are_verified() {
     for name in ["wire", "acp", "kimi-web", "legacy"] {
         let path = format!("../../tests/recordings/{name}.jsonl");
-        let mut verify = command(None, &["verify", &path]);
+        let mut verify = command(None, &["verify", &path, "--trust"]);
         for word in replayed_agent(&path).iter() {
             verify.arg("-x").arg(word);
         }
@@ -183,7 +183,8 @@ fn unusable_recordings_are_refused() {
         assert_eq!((ran.code, ran.err.contains("invalid value of RECORDING: ")), (2, true), "{}", ran.err);
     }
     let recording = "../../tests/recordings/wire.jsonl";
-    let ran = ended(command(None, &["verify", recording, "--record", "../../tests/recordings/"]).spawn().unwrap());
+    let ran =
+        ended(command(None, &["verify", recording, "--trust", "--record", "../../tests/recordings/"]).spawn().unwrap());
     assert_eq!((ran.code, ran.err.contains("--record")), (2, true), "{}", ran.err);
     assert_eq!(ended(command(None, &["verify", recording, "-x", "no-such-agent"]).spawn().unwrap()).code, 127);
 }

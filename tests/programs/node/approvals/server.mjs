@@ -6,6 +6,12 @@ import { createSession, isKimiAgentError, printable } from "kimi-agent";
 
 const TOKEN = randomBytes(32).toString("base64url");
 const ANSWERS = ["approve", "approve_for_session", "reject"];
+// Nothing that a person decides about is hidden by characters without a glyph, or by many blanks.
+const HIDDEN = /[\p{Default_Ignorable_Code_Point}\u00a0\u2000-\u200a\u202f\u205f\u2800\u3000]/gu;
+const shown = (text) =>
+  printable(text)
+    .replace(HIDDEN, (letter) => `\\u{${letter.codePointAt(0).toString(16)}}`)
+    .replace(/[ \t]{17,}/g, (run) => `[${run.length} blanks]`);
 const page = readFileSync(new URL("page.html", import.meta.url), "utf8");
 const browsers = new Set(); // The open streams of events.
 const waiting = new Map(); // The approvals without an answer, by ID.
@@ -21,9 +27,9 @@ function askPerson(request, { signal }) {
   const approval = {
     type: "approval",
     id,
-    sender: printable(request.sender),
-    description: printable(request.description),
-    input: printable(JSON.stringify(request.tool_call?.arguments ?? "The arguments are not known.")),
+    sender: shown(request.sender),
+    description: shown(request.description),
+    input: shown(JSON.stringify(request.tool_call?.arguments ?? "The arguments are not known.")),
   };
   return new Promise((resolve) => {
     const finish = (answer) => {

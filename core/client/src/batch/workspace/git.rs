@@ -242,7 +242,7 @@ impl Isolated {
 
 /// Makes a call of git in this directory.
 fn command<A: AsRef<OsStr>>(dir: &Path, args: &[A]) -> Command {
-    let mut command = helper(program());
+    let mut command = helper(program(&std::env::var_os("PATH").unwrap_or_default()));
     command.arg("-C").arg(dir);
     for setting in NEUTRAL {
         command.args(["-c", setting]);
@@ -262,9 +262,8 @@ fn command<A: AsRef<OsStr>>(dir: &Path, args: &[A]) -> Command {
 
 /// Returns the path of git. An entry of PATH that is empty or relative means the current directory, from which no program
 /// must be started. Without git on PATH, the name `git` of a folder that does not exist, so that the start fails.
-fn program() -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let places = std::env::split_paths(&path).filter(|place| place.is_absolute());
+fn program(path: &OsStr) -> PathBuf {
+    let places = std::env::split_paths(path).filter(|place| place.is_absolute());
     let name = if cfg!(windows) { "git.exe" } else { "git" };
     let mut found = places.map(|place| place.join(name)).filter(|program| is_program(program));
     found.next().unwrap_or_else(|| Path::new(if cfg!(windows) { r"C:\" } else { "/" }).join("missing").join(name))
@@ -374,6 +373,22 @@ mod tests {
         let passes = "[ -e calls ] && echo done || { echo >> calls; kill -KILL $$; }";
         assert_eq!(outcome(passes, folder.path()), Ok("done".to_owned()));
         assert_eq!(outcome("kill -KILL $$", folder.path()), Err("git ended with signal: 9 (SIGKILL)".to_owned()));
+    }
+
+    #[test]
+    fn relative_entries_of_path_are_skipped() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let git = folder.path().join("git");
+        std::fs::write(&git, "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(&git, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let with = |before: &str| program(format!("{before}:{}", folder.path().display()).as_ref());
+        assert_eq!(
+            [with(""), with("."), with("bin:../bin"), with("/no/such")],
+            [&git, &git, &git, &git].map(PathBuf::clone)
+        );
+        assert!(!program("".as_ref()).exists() && !program(".:".as_ref()).exists());
     }
 
     #[test]

@@ -34,7 +34,7 @@ fn exponential_references_are_bounded() {
     }
     let schema = json!({"$ref": "#/$defs/59", "$defs": definitions});
     let (found, work) = work_of(&schema, "1");
-    assert_eq!((found, work < 10_000), (vec!["not failed".to_owned()], true));
+    assert_eq!((found, work < 20_000), (Vec::new(), true), "{work}");
 }
 
 #[test]
