@@ -139,8 +139,10 @@ class Handlers:
         self.ready: dict[str, dict[str, Any]] = {}
         for name in (*_RESPONDERS, *_OBSERVERS, *_SERVICES):
             value = options.get(name)
-            settings = value.settings_for(name) if isinstance(value, ReadyHandler) else None
-            if settings is not None:
+            if isinstance(value, ReadyHandler):
+                settings = value.settings_for(name)
+                if settings is None:
+                    raise InvalidOption(f"invalid option `{name}`: expected a function, got {value!r}", name)
                 self.ready[name], value = settings, None
             self.functions[name] = _function(name, value)
             _check_parameters(name, self.functions[name])
