@@ -147,7 +147,7 @@ impl PyTurn {
 
     /// Raises if the turn waits for the handler `within`, which wants to wait for the next event.
     fn check_wait(&self, py: Python<'_>, within: u64) -> PyResult<()> {
-        self.turn.check_wait(within).map_err(|error| raise(py, &error))
+        crate::guarded(|| self.turn.check_wait(within).map_err(|error| raise(py, &error)))
     }
 
     fn cancel(&self, py: Python<'_>) -> PyResult<u64> {
