@@ -84,10 +84,16 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
    */
   maxRetriesPerStep?: number | undefined;
   /**
-   * Rules that decide about approval requests before `onApproval`. If the agent has hooks, rules that deny also see
-   * calls that need no approval. Default: none.
+   * Rules that decide about approval requests before `onApproval`. If the agent has hooks, rules that deny, and a
+   * default that denies, also see calls that need no approval. Default: none.
    */
   policy?: PolicyRules | Policy | string | undefined;
+  /**
+   * The calls that `policy` must see. With `"calls"`, a session fails to open with `Unsupported` if the agent runs
+   * calls that the policy cannot see first. With `"approvals"`, the log has one warning about such an agent. Default:
+   * `"approvals"`.
+   */
+  enforce?: "approvals" | "calls" | undefined;
   /**
    * Answers approval requests. With `"manual"` the reader of the events answers them with `respond()`. It has no
    * deadline. Default: with `yolo` every request is approved, else every request is rejected.
@@ -258,7 +264,7 @@ type ProcessOption = "executable" | "env" | "onStderr" | "clientName" | "clientV
 export type AgentOptions = Pick<SessionOptions, ProcessOption | "handshakeTimeout" | "closeTimeout" | "signal">;
 
 /** The options of a session that a {@link Job} can have. */
-export type JobSettings = Pick<SessionOptions, "model" | "thinking" | "yolo" | "configFile" | "config" | "executable" | "env" | "mcpConfigs" | "agentFile" | "skillsDir" | "maxStepsPerTurn" | "maxRetriesPerStep" | "policy" | "clientName" | "clientVersion" | "extraArgs" | "readSessionFiles" | "dialect" | "handshakeTimeout" | "cancelTimeout" | "closeTimeout" | "idleTimeout" | "turnTimeout" | "sessionBudget" | "redact" | "maxLineBytes" | "eventBufferBytes">;
+export type JobSettings = Pick<SessionOptions, "model" | "thinking" | "yolo" | "configFile" | "config" | "executable" | "env" | "mcpConfigs" | "agentFile" | "skillsDir" | "maxStepsPerTurn" | "maxRetriesPerStep" | "policy" | "enforce" | "clientName" | "clientVersion" | "extraArgs" | "readSessionFiles" | "dialect" | "handshakeTimeout" | "cancelTimeout" | "closeTimeout" | "idleTimeout" | "turnTimeout" | "sessionBudget" | "redact" | "maxLineBytes" | "eventBufferBytes">;
 
 /** The options of a session of an {@link Agent}: all but those of its process. */
 export type AgentSessionOptions<S extends OutputSchema | undefined = OutputSchema | undefined> = Omit<SessionOptions<S>, ProcessOption>;

@@ -48,6 +48,11 @@ export interface ScriptApproval {
   subagent_type?: string | undefined;
   /** A description of the source. Default: absent. */
   source_description?: string | undefined;
+  /**
+   * Over ACP: further fields of the request's `toolCall`, for example `rawInput` and `kind`, which may differ from the
+   * call. Over other protocols the request shows the command of `rawInput`. Default: absent.
+   */
+  tool_call?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** A call of one of the agent's own tools. */

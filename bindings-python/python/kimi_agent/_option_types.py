@@ -145,8 +145,12 @@ class AgentSessionSettings(TypedDict, total=False):
     """The largest number of requests to the model's service in a step, at least 1. The first request counts, so 1 means
     no retry. Default: as the agent is configured."""
     policy: Mapping[str, Any] | Policy | StrPath | None
-    """Rules that decide about approval requests before `on_approval`. If the agent has hooks, rules that deny also see
-    calls that need no approval. Default: none."""
+    """Rules that decide about approval requests before `on_approval`. If the agent has hooks, rules that deny, and a
+    default that denies, also see calls that need no approval. Default: none."""
+    enforce: Literal["approvals", "calls"] | None
+    """The calls that `policy` must see. With `"calls"`, a session fails to open with `Unsupported` if the agent runs
+    calls that the policy cannot see first. With `"approvals"`, the log has one warning about such an agent. Default:
+    "approvals"."""
     on_approval: ApprovalHandler | Literal["manual"] | None
     """Answers approval requests. With `"manual"` the reader of the events answers them with `respond()`. It has no
     deadline. Default: with `yolo` every request is approved, else every request is rejected."""
@@ -373,8 +377,12 @@ class JobSettings(TypedDict, total=False):
     """The largest number of requests to the model's service in a step, at least 1. The first request counts, so 1 means
     no retry. Default: as the agent is configured."""
     policy: Mapping[str, Any] | Policy | StrPath | None
-    """Rules that decide about approval requests before `on_approval`. If the agent has hooks, rules that deny also see
-    calls that need no approval. Default: none."""
+    """Rules that decide about approval requests before `on_approval`. If the agent has hooks, rules that deny, and a
+    default that denies, also see calls that need no approval. Default: none."""
+    enforce: Literal["approvals", "calls"] | None
+    """The calls that `policy` must see. With `"calls"`, a session fails to open with `Unsupported` if the agent runs
+    calls that the policy cannot see first. With `"approvals"`, the log has one warning about such an agent. Default:
+    "approvals"."""
     client_name: str | None
     """The name of this program, for the agent. Default: "kimi-agent"."""
     client_version: str | None

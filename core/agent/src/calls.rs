@@ -213,6 +213,14 @@ impl Agent {
         if let (Some(fields), Value::Object(given)) = (fields.as_object_mut(), self.filled(approve)) {
             fields.extend(given);
         }
+        // Only ACP's request describes the call anew; the others show the command.
+        let command = fields["tool_call"]["rawInput"]["command"].clone();
+        if command.is_string() && !self.server.profile().acp {
+            fields["display"] = json!([{"type": "shell", "language": "bash", "command": command}]);
+        }
+        if let Some(fields) = fields.as_object_mut().filter(|_| !self.server.profile().acp) {
+            fields.shift_remove("tool_call");
+        }
         let Ok(request) = serde_json::from_value::<ApprovalRequest>(fields) else { return self.act(running) };
         if self.approved.contains(&request.action) {
             return self.act(running);

@@ -38,7 +38,7 @@ pub use kimi_agent_protocol::{
     WireVersion,
 };
 pub use local::{Files, Terminals, files, terminals};
-pub use options::{AgentOptions, Dialect, Executable, PromptOptions, SessionOptions};
+pub use options::{AgentOptions, Dialect, Enforce, Executable, PromptOptions, SessionOptions};
 pub use output::Output;
 pub use session::{Agent, Replay, Session, SessionState, Step, Steps, TextStream, Turn, prompt};
 #[cfg(feature = "otel")]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use kimi_agent_client::host::{Naming, parse_budget};
-use kimi_agent_client::{Budget, Dialect, Executable, Output, SessionOptions};
+use kimi_agent_client::{Budget, Dialect, Enforce, Executable, Output, SessionOptions};
 use kimi_agent_policy::Policy;
 use serde_json::{Map, Value};
 
@@ -41,6 +41,9 @@ pub(crate) struct SessionArguments {
     /// Rules that decide about tool calls, as TOML or JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
+    /// The calls that the policy must see: approvals or calls. With calls, an agent that runs others is refused.
+    #[arg(long, value_name = "CALLS", value_parser = ["approvals", "calls"])]
+    pub(crate) enforce: Option<String>,
     /// A limit of the session: tokens, output-tokens, steps, tool-calls or seconds. Can be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) budget: Vec<String>,
@@ -133,6 +136,9 @@ impl SessionArguments {
         if let Some(path) = &self.policy {
             let policy = Policy::named_os(path).map_err(|error| Failure::wrong("--policy", error))?;
             options = options.policy(policy);
+        }
+        if self.enforce.as_deref() == Some("calls") {
+            options = options.enforce(Enforce::Calls);
         }
         if let Some(path) = &self.output_schema {
             options = options.output(Output::new(json("--output-schema", path)?));

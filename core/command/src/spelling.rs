@@ -8,6 +8,7 @@ const NAMES: &[(&str, &str)] = &[
     ("config_file", "--config-file"),
     ("dialect", "--dialect"),
     ("env", "--env"),
+    ("enforce", "--enforce"),
     ("executable", "--executable"),
     ("extra_args", "--extra-arg"),
     ("handshake_timeout", "--handshake-timeout"),

@@ -58,9 +58,9 @@ pub mod wire {
 #[cfg(feature = "otel")]
 pub use kimi_agent_client::Telemetry;
 pub use kimi_agent_client::{
-    Agent, AgentOptions, AsJson, Dialect, Executable, ExternalTool, Files, Hook, IntoToolReturn, Output, PromptOptions,
-    Replay, Session, SessionOptions, SessionState, Step, Steps, Terminals, TextStream, Turn, files, prompt, run_batch,
-    terminals,
+    Agent, AgentOptions, AsJson, Dialect, Enforce, Executable, ExternalTool, Files, Hook, IntoToolReturn, Output,
+    PromptOptions, Replay, Session, SessionOptions, SessionState, Step, Steps, Terminals, TextStream, Turn, files,
+    prompt, run_batch, terminals,
 };
 pub use kimi_agent_policy::{Decision, Policy, PolicyError, PolicyVerdict};
 pub use kimi_agent_protocol::{

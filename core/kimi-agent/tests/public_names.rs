@@ -12,10 +12,10 @@ use kimi_agent::testing::{
 use kimi_agent::wire::{self, ContentPart, Event};
 use kimi_agent::{
     Agent, AgentExit, AgentOptions, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities,
-    ConfigOption, ConfigValue, Decision, Dialect, Error, ExternalTool, HandlerError, Hook, HookDecision, OnError,
-    Output, OutputError, OutputInvalid, OutputMode, Policy, PolicyReach, PolicyVerdict, PromptOptions, PromptResult,
-    Replay, RpcError, RpcErrorKind, Session, SessionInfo, SessionOptions, SessionState, Step, TextStream, Turn,
-    TurnStatus,
+    ConfigOption, ConfigValue, Decision, Dialect, Enforce, Error, ExternalTool, HandlerError, Hook, HookDecision,
+    OnError, Output, OutputError, OutputInvalid, OutputMode, Policy, PolicyReach, PolicyVerdict, PromptOptions,
+    PromptResult, Replay, RpcError, RpcErrorKind, Session, SessionInfo, SessionOptions, SessionState, Step, TextStream,
+    Turn, TurnStatus,
 };
 use serde_json::{Value, json};
 
@@ -222,6 +222,7 @@ names! {
         "SessionOptions.output" => o.clone().output(Output::new(json!({})));
         "SessionOptions.max_steps_per_turn" => o.clone().max_steps_per_turn(1);
         "SessionOptions.max_retries_per_step" => o.clone().max_retries_per_step(1);
+        "SessionOptions.enforce" => o.clone().enforce(Enforce::Calls);
         "SessionOptions.policy" => Policy::load("").map(|policy| o.clone().policy(policy));
         "SessionOptions.on_approval" => o.clone().on_approval(|_| async { Ok(Approval::Approve) });
         "SessionOptions.on_approval_manual" => o.clone().on_approval_manual();

@@ -210,7 +210,7 @@ impl Policy {
     /// Whether a rule can deny a call, so that it is worth looking at calls that need no approval.
     #[doc(hidden)]
     pub fn denies(&self) -> bool {
-        !self.deny.is_empty()
+        !self.deny.is_empty() || self.default == Decision::Deny
     }
 
     /// Decides about a tool call of an agent that works in `work_dir`.

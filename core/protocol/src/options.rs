@@ -68,6 +68,8 @@ pub enum Kind {
     Hooks,
     /// The rules of a policy, a `Policy`, or the path of a file with rules.
     Policy,
+    /// The calls that a policy must see.
+    Enforce,
     /// A function that answers approval requests, or "manual".
     ApprovalHandler,
     /// A function that answers questions, or "manual".
@@ -105,6 +107,7 @@ impl Kind {
             Self::Tools => "a list of tools",
             Self::Hooks => "a list of hooks",
             Self::Policy => "an object with rules, a `Policy`, or the path of a file with rules",
+            Self::Enforce => "\"approvals\" or \"calls\"",
             Self::ApprovalHandler | Self::QuestionHandler => "a function or \"manual\"",
             Self::EventHandler
             | Self::StderrHandler
@@ -385,10 +388,17 @@ pub const OPTIONS: &[OptionInfo] = &[
         "policy",
         Kind::Policy,
         Fallback::Words("none"),
-        "Rules that decide about approval requests before `on_approval`. If the agent has hooks, rules that deny also see calls \
-         that need no approval.",
+        "Rules that decide about approval requests before `on_approval`. If the agent has hooks, rules that deny, and a default \
+         that denies, also see calls that need no approval.",
     )
     .aliases(&["allowed_tools", "disallowed_tools", "permission_mode", "permissions", "rules", "permission_rules"]),
+    handler(
+        "enforce",
+        Kind::Enforce,
+        Fallback::Text("approvals"),
+        "The calls that `policy` must see. With `\"calls\"`, a session fails to open with `Unsupported` if the agent runs calls that \
+         the policy cannot see first. With `\"approvals\"`, the log has one warning about such an agent.",
+    ),
     handler(
         "on_approval",
         Kind::ApprovalHandler,

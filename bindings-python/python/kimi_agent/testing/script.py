@@ -100,6 +100,9 @@ class ScriptApproval(TypedDict, total=False):
     """The type of the subagent that asks. Default: none."""
     source_description: str
     """A description of the source. Default: none."""
+    tool_call: Mapping[str, Any]
+    """Over ACP: further fields of the request's `toolCall`, for example `rawInput` and `kind`. They may differ from the
+    call. Over other protocols the request shows the command of `rawInput`. Default: none."""
 
 
 class ScriptEffect(TypedDict, total=False):

@@ -123,7 +123,7 @@ fn approve(fields: &Fields<'_>) -> Result<Option<Value>, Wrong> {
     let mut request = json!({"id": "", "tool_call_id": "", "sender": "", "action": "", "description": ""});
     let mut written = Map::new();
     let names = ["id", "sender", "action", "description", "source_kind", "source_id", "agent_id", "subagent_type"];
-    for name in names.into_iter().chain(["source_description", "display"]) {
+    for name in names.into_iter().chain(["source_description", "display", "tool_call"]) {
         if let Some(value) = given.get(name) {
             request[name] = value.clone();
             written.insert(name.to_owned(), value.clone());

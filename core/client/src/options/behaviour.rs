@@ -15,6 +15,35 @@ use crate::messages::{
 use crate::{Answers, Approval, Budget, HandlerError, Hook, Output};
 
 /// Setters for handlers.
+/// The tool calls that a session's policy must see.
+///
+/// # Examples
+/// ```
+/// let options = kimi_agent::SessionOptions::new().enforce(kimi_agent::Enforce::Calls);
+/// # options.validate().unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Enforce {
+    /// Those that the agent asks about. If the agent runs other calls that the policy cannot see first, the log has one
+    /// warning.
+    #[default]
+    Approvals,
+    /// All. A session of an agent that runs calls which the policy cannot see first fails to open.
+    Calls,
+}
+
+impl Enforce {
+    /// Returns the value with this name: `approvals` or `calls`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "approvals" => Some(Self::Approvals),
+            "calls" => Some(Self::Calls),
+            _ => None,
+        }
+    }
+}
+
 impl SessionOptions {
     /// Sets the rules that decide about approval requests before any handler. What they leave open goes to
     /// [`on_approval`](Self::on_approval), and is rejected without it. If the agent has hooks, rules that deny also see calls
@@ -33,6 +62,19 @@ impl SessionOptions {
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = Some(Arc::new(policy));
+        self
+    }
+
+    /// Sets the calls that the [policy](Self::policy) must see. Default: [`Enforce::Approvals`].
+    ///
+    /// ```
+    /// use kimi_agent::{Enforce, SessionOptions};
+    /// let options = SessionOptions::new().enforce(Enforce::Calls);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn enforce(mut self, enforce: Enforce) -> Self {
+        self.enforce = enforce;
         self
     }
 

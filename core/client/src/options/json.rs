@@ -12,7 +12,7 @@ use kimi_agent_protocol::spelling::nearest;
 use serde_json::{Map, Value};
 
 use super::value::{duration_problem, is_too_deep, kind_of, too_deep};
-use super::{Dialect, Executable, SessionOptions};
+use super::{Dialect, Enforce, Executable, SessionOptions};
 use crate::error::invalid_option;
 use crate::handler::Responder;
 use crate::local::{Files, Terminals, files, terminals};
@@ -72,6 +72,10 @@ impl SessionOptions {
             // The bindings take every other value, because it needs their language.
             "telemetry" if value == false => {}
             "policy" => self.policy = Some(Arc::new(field.policy(&value)?)),
+            "enforce" => {
+                let text = value.as_str().and_then(Enforce::parse);
+                self.enforce = text.ok_or_else(|| field.expected(Kind::Enforce, &value))?;
+            }
             "on_approval" => {
                 field.manual(&value)?;
                 self.on_approval = Responder::Manual;

@@ -36,7 +36,7 @@ pub(crate) use setting::Setting;
 pub(crate) use crate::naming::Naming;
 pub use agent::AgentOptions;
 pub use agent::{agent_options, for_session};
-pub use behaviour::on_event_async;
+pub use behaviour::{Enforce, on_event_async};
 pub(crate) use content::check_content;
 pub use content_json::parse_content;
 pub use dialect::Dialect;
@@ -87,6 +87,7 @@ pub struct SessionOptions {
     pub(crate) max_steps_per_turn: Option<u32>,
     pub(crate) max_retries_per_step: Option<u32>,
     pub(crate) policy: Option<Arc<Policy>>,
+    pub(crate) enforce: Enforce,
     pub(crate) on_approval: Responder<ApprovalHandler>,
     pub(crate) on_question: Responder<QuestionHandler>,
     pub(crate) hooks: Vec<Hook>,
@@ -142,6 +143,7 @@ impl Default for SessionOptions {
             max_steps_per_turn: None,
             max_retries_per_step: None,
             policy: None,
+            enforce: Enforce::Approvals,
             on_approval: Responder::Unset,
             on_question: Responder::Unset,
             hooks: Vec::new(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kimi_agent_protocol::options::{OPTIONS, OptionInfo};
 use serde_json::Value;
 
-use super::{Dialect, SessionOptions};
+use super::{Dialect, Enforce, SessionOptions};
 
 /// The value of an option.
 pub(crate) enum Setting<'a> {
@@ -50,6 +50,7 @@ impl SessionOptions {
             "max_steps_per_turn" => self.max_steps_per_turn.map(Setting::Count),
             "max_retries_per_step" => self.max_retries_per_step.map(Setting::Count),
             "policy" => return other(self.policy.is_some()),
+            "enforce" => (self.enforce == Enforce::Calls).then_some(Setting::Text("calls")),
             "on_approval" => return other(self.on_approval.is_set()),
             "on_question" => return other(self.on_question.is_set()),
             "hooks" => return other(!self.hooks.is_empty()),

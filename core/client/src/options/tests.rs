@@ -189,7 +189,7 @@ fn json_is_read_in_both_namings() {
         "work_dir": ".", "session_id": "s", "model": "m", "thinking": false, "yolo": true, "config_file": "c",
         "config": {"a": 1}, "executable": ["python3", "x.py"], "env": {"A": "B"}, "mcp_configs": [{"m": {}}],
         "agent_file": "a", "skills_dir": "s", "max_steps_per_turn": 3, "max_retries_per_step": 2.0,
-        "policy": {"allow": ["read"]}, "on_approval": "manual", "on_question": "manual", "client_name": "n", "client_version": "v",
+        "policy": {"allow": ["read"]}, "enforce": "calls", "on_approval": "manual", "on_question": "manual", "client_name": "n", "client_version": "v",
         "extra_args": ["--x"], "read_session_files": false, "dialect": "1.9", "handshake_timeout": 1.5, "cancel_timeout": 2, "close_timeout": 3,
         "idle_timeout": 4, "turn_timeout": 0.001, "max_line_bytes": 2048, "event_buffer_bytes": 4096,
         "session_budget": {"steps": 3}, "output": {"schema": {"type": "object"}},

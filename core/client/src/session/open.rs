@@ -17,14 +17,14 @@ use super::processes::{Processes, Source};
 use crate::Budget;
 use crate::connection::{AnswerSource, AnswerSources, Connection, POLICY_HOOK, Timing};
 use crate::dialect::{
-    Acp, AgentKind, Dialect as Protocol, Handshake, HookOffer, InitializeParams, KimiWeb, Legacy, Release, Services,
-    ToolOffer, Wire, WireVersion, agent_name, unsupported_option,
+    Acp, AgentKind, Dialect as Protocol, Handshake, HookOffer, InitializeParams, KimiWeb, Legacy, PolicyReach, Release,
+    Services, ToolOffer, Wire, WireVersion, agent_name, unsupported_option,
 };
 use crate::driver::shared::{Shared, intern};
 use crate::driver::{Command, Handlers, RecordsSource, SessionSetup};
 use crate::error::{Error, Result};
 use crate::handler::{Hook, Responder};
-use crate::options::{Dialect, Naming, SessionOptions};
+use crate::options::{Dialect, Enforce, Naming, SessionOptions};
 use crate::output::SessionOutput;
 use crate::recording;
 use crate::secrets::Secrets;
@@ -235,6 +235,8 @@ impl SessionOptions {
             Some(file) => Some(self.recorder(Arc::clone(file), dialect.id(), &work_dir, &params, generated)?),
             None => None,
         };
+        let can_deny = self.policy.as_ref().is_some_and(|policy| policy.denies());
+        let enforce = self.policy.as_ref().map(|_| self.enforce);
         if let Some(policy) = self.policy.take() {
             for warning in policy.warnings() {
                 tracing::warn!(warning, "a rule of the policy never decides");
@@ -321,6 +323,9 @@ impl SessionOptions {
             Session { shared, id, work_dir, pid, handshake, output: output.map(Arc::new), telemetry, replayed };
         check_capabilities(&session.handshake, tools, &wanted)?;
         check_services(&session.handshake, services, naming)?;
+        if let Some(enforce) = enforce {
+            check_reach(&session.handshake, enforce, can_deny, naming)?;
+        }
         check_budget(&session.handshake, "session_budget", session_budget, naming)?;
         if let Some(limit) = limit.filter(|_| !session.handshake.takes_limits()) {
             return Err(unsupported_option(&session.handshake, &format!("`{limit}`")));
@@ -491,6 +496,30 @@ fn check_capabilities(handshake: &Handshake, tools: bool, hooks: &[String]) -> R
     }
     for tool in &handshake.external_tools.rejected {
         tracing::warn!(tool = tool.name, reason = tool.reason, "the agent refuses a tool");
+    }
+    Ok(())
+}
+
+/// Fails if the policy must see all calls and cannot, or else logs what a policy that denies does not see.
+fn check_reach(handshake: &Handshake, enforce: Enforce, can_deny: bool, naming: Naming) -> Result<()> {
+    if handshake.capabilities.policy != PolicyReach::Approvals {
+        return Ok(());
+    }
+    let agent = agent_name(handshake.server.as_ref(), &handshake.protocol_version);
+    if enforce == Enforce::Calls {
+        let option = naming.name("enforce");
+        return Err(Error::Unsupported(format!(
+            "{agent} does not support `{option}` = \"calls\": it can run calls without asking, and has no hook on `PreToolUse` by \
+             which the policy would see them first; set `{option}` to \"approvals\" to check only what the agent asks about, or \
+             run it in a sandbox"
+        )));
+    }
+    if can_deny {
+        tracing::warn!(
+            agent,
+            "the policy sees only the calls that the agent asks about, since the agent has no hook on PreToolUse: calls that \
+             it runs without asking are not denied"
+        );
     }
     Ok(())
 }

@@ -19,10 +19,6 @@ impl ToolRules for SessionPolicy {
     fn decide(&self, call: &ToolCallInfo, description: &str) -> PolicyDecision {
         event(call, self.policy.check_described(call, description, &self.work_dir))
     }
-
-    fn denied(&self, call: &ToolCallInfo) -> Option<PolicyDecision> {
-        self.policy.denied(call, &self.work_dir).map(|verdict| event(call, verdict))
-    }
 }
 
 fn event(call: &ToolCallInfo, verdict: PolicyVerdict) -> PolicyDecision {

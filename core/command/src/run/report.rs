@@ -195,7 +195,8 @@ fn policy(decision: &PolicyDecision) -> String {
         (Some(rule), None) => format!("rule {rule:?}"),
         _ => "no rule matches".to_owned(),
     };
-    format!("policy: {} {call} ({by})", decision.decision.as_str())
+    let reason = decision.reason.as_ref().map(|reason| format!(": {}", short(reason))).unwrap_or_default();
+    format!("policy: {} {call} ({by}){reason}", decision.decision.as_str())
 }
 
 /// Returns the line of an event that is always shown.

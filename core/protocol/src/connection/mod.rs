@@ -188,6 +188,7 @@ pub struct Connection {
     calls: HashMap<String, PendingCall>,
     requests: requests::Requests,
     tool_calls: ToolCalls,
+    approved: policy::ApprovedCalls,
     terminals: terminals::Terminals,
     /// The warnings that have been logged; each is logged once.
     warned: HashSet<(HandlerKind, Option<String>)>,
@@ -240,6 +241,7 @@ impl Connection {
             calls: HashMap::new(),
             requests: requests::Requests::default(),
             tool_calls: ToolCalls::default(),
+            approved: policy::ApprovedCalls::default(),
             terminals: terminals::Terminals::default(),
             warned: HashSet::new(),
             turn: None,
@@ -392,9 +394,9 @@ impl Connection {
         match incoming {
             Incoming::Event(event) => self.handle_event(event, line, now),
             Incoming::OutOfTurn(mut event) => {
-                let kind = |id: &str| self.dialect.tool_kind(id);
-                let added =
-                    self.tool_calls.take_in(&mut event, &mut Present { kind: &kind, record: None, begun: None, now });
+                let details = |id: &str| self.dialect.call_details(id);
+                let mut present = Present { details: &details, record: None, begun: None, now };
+                let added = self.tool_calls.take_in(&mut event, &mut present);
                 self.observe_session(&event);
                 if let Event::ApprovalResponse(response) = &*event {
                     self.resolved(response);
@@ -410,6 +412,7 @@ impl Connection {
                 }
             }
             Incoming::Request { rpc_id, request } => self.request(rpc_id, *request, line.len(), now),
+            Incoming::OwnToolRequest { rpc_id, request } => self.own_tool_request(rpc_id, *request, line.len(), now),
             Incoming::Answered(bytes) => self.transmit(bytes),
             Incoming::Cancelled { rpc_id } => self.request_cancelled(&rpc_id),
             Incoming::Terminal { rpc_id, terminal, call } => self.terminal_call(&rpc_id, &terminal, call),
@@ -465,7 +468,7 @@ impl Connection {
         let dialect = &self.dialect;
         let turn = self.turn.as_deref_mut().filter(|_| self.replay.is_none());
         let (record, begun) = turn.map(|turn| (&mut turn.record, &mut turn.spent.tool_calls)).unzip();
-        self.tool_calls.take_in(event, &mut Present { kind: &|id| dialect.tool_kind(id), record, begun, now })
+        self.tool_calls.take_in(event, &mut Present { details: &|id| dialect.call_details(id), record, begun, now })
     }
 
     fn scope(&self) -> Scope {

@@ -1,14 +1,20 @@
 //! The session's policy: its rules decide about approvals before any handler, and before each call if the agent has hooks.
 
 use std::fmt;
+use std::time::Instant;
+
+use serde_json::Map;
 
 use super::recording::Decided;
 use super::requests::ReplyTo;
-use super::tool_calls::Known;
+use super::tool_calls::{Known, Present};
 use super::{Connection, Output, Scope};
 use crate::answers::{Approval, HookDecision};
 use crate::dialect::Answer;
-use crate::messages::{ApprovalRequest, Event, HandlerKind, HookRequest, PolicyDecision, PolicyOutcome, ToolCallInfo};
+use crate::messages::{
+    ApprovalRequest, DisplayBlock, Event, FunctionCall, HandlerKind, HookRequest, PolicyDecision, PolicyOutcome,
+    TerminalRequest, ToolCall, ToolCallInfo, ToolKind,
+};
 use crate::recording::{Decider, Entry, PolicyEntry};
 
 /// The id of the hook with which rules see calls that the agent does not ask about.
@@ -16,10 +22,35 @@ pub const POLICY_HOOK: &str = "policy";
 
 /// Rules that decide about tool calls.
 pub trait ToolRules: fmt::Debug + Send + Sync {
-    /// Decides about a call that the agent asks about, and describes like this.
+    /// Decides about a call that the agent describes like this.
     fn decide(&self, call: &ToolCallInfo, description: &str) -> PolicyDecision;
-    /// Returns the decision if a rule denies the call.
-    fn denied(&self, call: &ToolCallInfo) -> Option<PolicyDecision>;
+}
+
+/// The limit of calls that are approved for the session.
+const MAX_APPROVED: usize = 1024;
+
+/// The calls that the program approved for the session.
+#[derive(Debug, Default)]
+pub(super) struct ApprovedCalls(Vec<ToolCallInfo>);
+
+impl ApprovedCalls {
+    /// Remembers a call. A call without arguments says too little.
+    fn add(&mut self, call: &ToolCallInfo) {
+        if call.arguments.is_some() && self.0.len() < MAX_APPROVED && !self.contains(call) {
+            self.0.push(Self::without_id(call));
+        }
+    }
+
+    /// Whether exactly this call was approved. Its id does not matter.
+    fn contains(&self, call: &ToolCallInfo) -> bool {
+        !self.0.is_empty() && self.0.contains(&Self::without_id(call))
+    }
+
+    fn without_id(call: &ToolCallInfo) -> ToolCallInfo {
+        // Some agents say nothing by this kind, others leave it out.
+        let kind = call.kind.clone().filter(|kind| kind.as_str() != "other");
+        ToolCallInfo { id: String::new(), kind, ..call.clone() }
+    }
 }
 
 impl Connection {
@@ -33,7 +64,6 @@ impl Connection {
     /// Answers the hook of the policy.
     pub(super) fn decide_before_call(&mut self, rpc_id: String, request: &Event) {
         let Event::HookRequest(hook) = request else { return };
-        let Some(rules) = self.sources.rules.clone() else { return };
         let Some(call) = called(hook) else {
             // Rules that deny cannot decide about a call without a tool.
             let block = HookDecision::Block("the call names no tool, so the user's policy cannot check it".to_owned());
@@ -42,16 +72,13 @@ impl Connection {
             return self.send_answer(ReplyTo::Agent(rpc_id), &hook.id, &answer);
         };
         let (mut rule, call_id) = (None, call.id.clone());
-        let answer = match rules.denied(&call).filter(|_| !self.is_output_tool(&call.name)) {
+        let is_output = self.is_output_tool(&call.name);
+        let decision = if is_output { None } else { self.denial_of(&call) };
+        let answer = match decision {
             None => HookDecision::Allow,
             Some(decision) => {
-                let reason = denial(&decision);
                 rule = decision.rule.clone();
-                let known = Known::of_call(call);
-                self.record_denial(known, hook.target.as_deref().unwrap_or_default(), &decision);
-                let scope = self.live_scope();
-                self.report_decision(decision, scope);
-                HookDecision::Block(reason)
+                HookDecision::Block(self.deny(decision, hook.target.as_deref().unwrap_or_default()))
             }
         };
         let answer = Answer::Hook(answer);
@@ -60,36 +87,194 @@ impl Connection {
         self.send_answer(ReplyTo::Agent(rpc_id), &hook.id, &answer);
     }
 
+    /// Returns the decision about a call that runs without an approval, if the policy denies it. `call` is newer than the
+    /// agent's events about it; if they differ, both must be permitted.
+    fn denial_of(&mut self, call: &ToolCallInfo) -> Option<PolicyDecision> {
+        let rules = self.sources.rules.clone()?;
+        let dialect = &self.dialect;
+        let mut statements = self.tool_calls.statements(None, &call.id, &|id| dialect.call_details(id));
+        statements.earlier.extend(statements.newest.take().map(|known| ToolCallInfo::clone(&known.call)));
+        let newest = self.as_own(call);
+        let is_other = |earlier: &&ToolCallInfo| earlier.name != call.name || earlier.arguments != call.arguments;
+        let earlier = statements.earlier.iter().filter(is_other).map(|earlier| self.as_own(earlier));
+        let decision = strictest(&**rules, newest, earlier, "");
+        Some(decision).filter(|decision| decision.decision == PolicyOutcome::Deny)
+    }
+
+    /// Takes in a call as an approval request describes it, if that differs from what the agent said before. The event stream
+    /// gets the call anew.
+    pub(super) fn restate_call(&mut self, request: &ApprovalRequest, now: Instant) {
+        let dialect = &self.dialect;
+        let details = |id: &str| dialect.call_details(id);
+        let agent = request.agent_id.as_deref().filter(|agent| !agent.is_empty());
+        let Some(known) = self.tool_calls.find(agent, &request.tool_call_id, &details) else { return };
+        let name = if request.sender.is_empty() { &known.call.name } else { &request.sender };
+        let mut arguments = known.call.arguments.clone();
+        let commands = request.display.iter().filter_map(|block| match block {
+            DisplayBlock::Shell(shell) => Some(&shell.command),
+            _ => None,
+        });
+        for command in commands {
+            if let Some(arguments) = &mut arguments
+                && !arguments.values().any(|value| value.as_str() == Some(command))
+            {
+                arguments.insert("command".to_owned(), command.clone().into());
+            }
+        }
+        if *name == known.call.name && arguments == known.call.arguments {
+            return;
+        }
+        let arguments = arguments.map(|arguments| serde_json::Value::Object(arguments).to_string());
+        let function = FunctionCall { name: name.clone(), arguments, extra: Default::default() };
+        let mut call = ToolCall { id: request.tool_call_id.clone(), function, extras: None, extra: Default::default() };
+        call.extra.insert("synthesized", true.into());
+        let mut present = Present { details: &details, record: None, begun: None, now };
+        if agent.is_some_and(|agent| self.tool_calls.restate(agent, &call, &mut present)) {
+            return;
+        }
+        if let Some(last) = self.tool_calls.last_beside(&call.id) {
+            let mut event = Box::new(Event::from(call));
+            let added = self.add_tool_call(&mut event, now);
+            self.process_event(&event);
+            self.push_event(event, known.size + added);
+            self.tool_calls.continue_with("", last);
+        }
+    }
+
+    /// Returns the call as rules see it: a tool of the program has the kind `mcp`.
+    fn as_own(&self, call: &ToolCallInfo) -> ToolCallInfo {
+        let is_own = self.sources.tools.contains(&call.name);
+        let kind = if is_own { Some(OWN_TOOL.into()) } else { call.kind.clone() };
+        ToolCallInfo { kind, ..call.clone() }
+    }
+
     /// Returns the answer to an approval if a rule has one.
     pub(super) fn decide_approval(&mut self, request: &ApprovalRequest, scope: Scope) -> Option<Answer> {
         let rules = self.sources.rules.clone()?;
-        let mut call = request.tool_call.get().cloned().unwrap_or_else(|| ToolCallInfo {
+        let dialect = &self.dialect;
+        let (agent, id) = (request.agent_id.as_deref(), &request.tool_call_id);
+        let statements = self.tool_calls.statements(agent, id, &|id| dialect.call_details(id));
+        let mut newest = request.tool_call.get().cloned().unwrap_or_else(|| ToolCallInfo {
             id: request.tool_call_id.clone(),
             name: request.sender.clone(),
             ..ToolCallInfo::default()
         });
-        if self.tool_calls.is_ambiguous(&request.tool_call_id) {
-            // Models choose ids: with the id of a harmless call, another one must not be allowed.
-            call.arguments = None;
-            call.name.clone_from(&request.sender);
-        }
-        let decision = rules.decide(&call, &request.description);
-        let answer = match decision.decision {
-            PolicyOutcome::Allow => Some(Approval::Approve),
-            PolicyOutcome::Deny => {
-                self.record_denial(Known::of_call(call), &request.description, &decision);
-                Some(Approval::reject(denial(&decision)))
-            }
+        let shown = newest.clone();
+        // What the agent shows with the request is a part of the call, too.
+        let diffs = request.display.iter().filter_map(|block| match block {
+            DisplayBlock::Diff(diff) => Some(diff.path.clone()),
             _ => None,
+        });
+        for path in diffs {
+            let diffs = newest.diffs.get_or_insert_default();
+            if !diffs.contains(&path) {
+                diffs.push(path);
+            }
+        }
+        if statements.is_incomplete {
+            newest.arguments = None;
+        }
+        let mut earlier = statements.earlier;
+        if self.sources.tools.contains(&newest.name) {
+            // The name says that it is a tool of the program, which the agent may be wrong about.
+            earlier.push(self.as_own(&newest));
+        }
+        if !request.sender.is_empty() && request.sender != newest.name {
+            earlier.push(ToolCallInfo { name: request.sender.clone(), ..newest.clone() });
+        }
+        let is_plain = earlier.is_empty() && !statements.is_incomplete && newest.changed.is_none();
+        let mut decision = strictest(&**rules, newest, earlier.into_iter(), &request.description);
+        if decision.decision == PolicyOutcome::Ask && is_plain && self.approved.contains(&shown) {
+            decision.decision = PolicyOutcome::Allow;
+            decision.reason = Some("the program approved this call for the session".to_owned());
+            (decision.rule, decision.source) = (None, None);
+        }
+        decision.tool_call = shown;
+        let rule = decision.rule.clone();
+        let outcome = decision.decision.clone();
+        let answer = match outcome {
+            PolicyOutcome::Allow => {
+                self.report_decision(decision, scope);
+                Some(Approval::Approve)
+            }
+            PolicyOutcome::Deny => Some(Approval::reject(self.deny_in(decision, &request.description, scope))),
+            _ => {
+                self.report_decision(decision, scope);
+                None
+            }
         };
         let answer = answer.map(Answer::Approval);
         if let Some(answer) = &answer {
             let decided = Decided::at_once(&request.id, &HandlerKind::Approval, Decider::Policy, answer);
-            let (tool_call, rule) = (Some(&*request.tool_call_id), decision.rule.as_deref());
-            self.record_decision(Decided { tool_call, rule, ..decided });
+            let tool_call = Some(&*request.tool_call_id);
+            self.record_decision(Decided { tool_call, rule: rule.as_deref(), ..decided });
         }
-        self.report_decision(decision, scope);
         answer
+    }
+
+    /// Handles the request for an approval of a call of the program's own tool. It is approved unless the policy denies it
+    /// or asks about it.
+    pub(super) fn own_tool_request(&mut self, rpc_id: String, mut request: Event, size: usize, now: Instant) {
+        self.add_tool_call(&mut request, now);
+        let Event::ApprovalRequest(asked) = &request else { return };
+        let rules = self.sources.rules.clone();
+        let call = asked.tool_call.get().map(|call| self.as_own(call));
+        let verdict = rules.zip(call).map(|(rules, call)| rules.decide(&call, &asked.description));
+        match verdict {
+            Some(decision) if decision.decision == PolicyOutcome::Ask && decision.rule.is_some() => {
+                self.request(rpc_id, request, size, now);
+            }
+            Some(decision) if decision.decision == PolicyOutcome::Deny => {
+                let rule = decision.rule.clone();
+                let answer = Answer::Approval(Approval::reject(self.deny(decision, &asked.description)));
+                let decided = Decided::at_once(&asked.id, &HandlerKind::Approval, Decider::Policy, &answer);
+                let tool_call = Some(&*asked.tool_call_id);
+                self.record_decision(Decided { tool_call, rule: rule.as_deref(), ..decided });
+                self.send_answer(ReplyTo::Agent(rpc_id), &asked.id, &answer);
+            }
+            _ => self.send_answer(ReplyTo::Agent(rpc_id), &asked.id, &Answer::Approval(Approval::Approve)),
+        }
+    }
+
+    /// Returns the reason, for the agent, if the policy denies a request that needs no approval: a call of the program's
+    /// tool, a file or a command.
+    pub(super) fn deny_request(&mut self, request: &Event) -> Option<String> {
+        let (call, description) = match request {
+            Event::ToolCallRequest(request) => (ToolCallInfo::clone(&Known::of(request).call), request.name.clone()),
+            Event::ReadFileRequest(request) => file_call(&request.id, "read_text_file", ToolKind::Read, &request.path),
+            Event::WriteFileRequest(request) => {
+                file_call(&request.id, "write_text_file", ToolKind::Edit, &request.path)
+            }
+            Event::TerminalRequest(request) => terminal_call(request),
+            _ => return None,
+        };
+        let decision = self.denial_of(&call)?;
+        Some(self.deny(decision, &description))
+    }
+
+    /// Reports a denial. Returns its reason, for the model.
+    fn deny(&mut self, decision: PolicyDecision, description: &str) -> String {
+        let scope = self.live_scope();
+        self.deny_in(decision, description, scope)
+    }
+
+    fn deny_in(&mut self, decision: PolicyDecision, description: &str, scope: Scope) -> String {
+        let reason = denial(&decision);
+        self.record_denial(Known::of_call(decision.tool_call.clone()), description, &decision);
+        self.report_decision(decision, scope);
+        reason
+    }
+
+    /// Returns the answer to send for the program's one. With rules, the agent must ask about each further call, because it
+    /// may mean another one by an approval for the session: the SDK remembers exactly this call.
+    pub(super) fn approve_once(&mut self, answer: &Answer, call: Option<&Known>) -> Option<Answer> {
+        if self.sources.rules.is_none() || *answer != Answer::Approval(Approval::ApproveForSession) {
+            return None;
+        }
+        if let Some(known) = call {
+            self.approved.add(&known.call);
+        }
+        Some(Answer::Approval(Approval::Approve))
     }
 
     fn record_denial(&mut self, call: Known, description: &str, decision: &PolicyDecision) {
@@ -107,6 +292,63 @@ impl Connection {
         let size = serde_json::to_string(&decision).map_or(0, |json| json.len());
         self.outputs.push_back(Output::Event { scope, event: Box::new(decision.into()), size });
     }
+}
+
+/// The kind of the program's own tools, for rules.
+const OWN_TOOL: &str = "mcp";
+
+/// Decides about a call as the agent describes it, and as it did before: all of it must be allowed.
+fn strictest(
+    rules: &dyn ToolRules,
+    newest: ToolCallInfo,
+    earlier: impl Iterator<Item = ToolCallInfo>,
+    description: &str,
+) -> PolicyDecision {
+    let strictness = |decision: &PolicyDecision| match decision.decision {
+        PolicyOutcome::Allow => 0,
+        PolicyOutcome::Deny => 2,
+        _ => 1,
+    };
+    let mut strictest = rules.decide(&newest, description);
+    for call in earlier {
+        let decision = rules.decide(&call, "");
+        if strictness(&decision) > strictness(&strictest) {
+            strictest = PolicyDecision { reason: Some(reason_of_earlier(&decision)), ..decision };
+        }
+    }
+    strictest.tool_call = newest;
+    strictest
+}
+
+/// The reason if another description of the call decided than the newest.
+fn reason_of_earlier(decision: &PolicyDecision) -> String {
+    let reason = decision.reason.as_ref().or(decision.rule.as_ref());
+    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("the agent described this call in several ways, which must all be allowed{reason}")
+}
+
+fn file_call(id: &str, name: &str, kind: ToolKind, path: &str) -> (ToolCallInfo, String) {
+    let arguments = Map::from_iter([("path".to_owned(), path.into())]);
+    let (arguments, kind) = (Some(arguments), Some(kind));
+    let call =
+        ToolCallInfo { id: format!("request {id}"), name: name.to_owned(), arguments, kind, ..Default::default() };
+    (call, path.to_owned())
+}
+
+fn terminal_call(request: &TerminalRequest) -> (ToolCallInfo, String) {
+    let mut arguments = Map::from_iter([("command".to_owned(), request.command.clone().into())]);
+    if !request.args.is_empty() {
+        arguments.insert("args".to_owned(), request.args.clone().into());
+    }
+    if !request.env.is_empty() {
+        arguments.insert("env".to_owned(), request.env.clone().into());
+    }
+    arguments.insert("cwd".to_owned(), request.cwd.clone().into());
+    let (arguments, kind) = (Some(arguments), Some(ToolKind::Execute));
+    let id = format!("request {}", request.id);
+    let call = ToolCallInfo { id, name: "terminal".to_owned(), arguments, kind, ..Default::default() };
+    let words = std::iter::once(&request.command).chain(&request.args);
+    (call, words.map(String::as_str).collect::<Vec<_>>().join(" "))
 }
 
 /// The call that a hook is about.

@@ -292,8 +292,8 @@ impl Connection {
     /// Returns the details of a request, for the outcome of the turn and for the check of an answer.
     fn about(&mut self, request: &Event) -> About {
         let dialect = &self.dialect;
-        let kind = |id: &str| dialect.tool_kind(id);
-        let mut find = |agent: Option<&str>, id: &str| self.tool_calls.find(agent, id, &kind);
+        let details = |id: &str| dialect.call_details(id);
+        let mut find = |agent: Option<&str>, id: &str| self.tool_calls.find(agent, id, &details);
         match request {
             Event::ApprovalRequest(request) => About {
                 tool_call: find(request.agent_id.as_deref(), &request.tool_call_id),
@@ -319,6 +319,9 @@ impl Connection {
     }
 
     pub(super) fn request(&mut self, rpc_id: String, mut request: Event, mut size: usize, now: Instant) {
+        if let Event::ApprovalRequest(request) = &request {
+            self.restate_call(request, now);
+        }
         size += self.add_tool_call(&mut request, now);
         if self.is_of_policy(&request) {
             return self.decide_before_call(rpc_id, &request);
@@ -417,6 +420,17 @@ impl Connection {
                 self.requests.remember(&request_id);
             }
             return self.send_answer(reply_to, &request_id, &answer);
+        }
+        if kind != HandlerKind::Output
+            && !cancelling
+            && let Some(reason) = self.deny_request(&request)
+        {
+            return match &reply_to {
+                ReplyTo::Agent(rpc_id) if kind != HandlerKind::Tool => {
+                    self.refuse_with(rpc_id, INTERNAL_ERROR, &reason)
+                }
+                _ => self.send_answer(reply_to, &request_id, &Answer::Tool(ToolReturnValue::error(reason))),
+            };
         }
         if let Event::ToolCallRequest(call) = &request
             && kind == HandlerKind::Output
@@ -572,6 +586,8 @@ impl Connection {
         let Some(mut pending) = self.requests.take(key) else { return };
         self.note_activity(now);
         self.record_answer(&pending, by, Some(answer), failure, now);
+        let once = self.approve_once(answer, pending.about.tool_call.as_ref());
+        let answer = once.as_ref().unwrap_or(answer);
         let reply_to = std::mem::replace(&mut pending.reply_to, ReplyTo::Answered);
         self.send_answer(reply_to, &pending.request_id, answer);
         if matches!(answer, Answer::Approval(Approval::Reject { .. })) {

@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::dialect::CallDetails;
 use crate::json::parsed_object;
 use crate::messages::{
-    Content, ContentPart, Event, HandlerKind, PolicyDecision, ToolCall, ToolCallInfo, ToolCallRequest, ToolKind,
-    ToolReturnValue,
+    Content, ContentPart, Event, HandlerKind, PolicyDecision, ToolCall, ToolCallInfo, ToolCallRequest, ToolReturnValue,
 };
 
+/// The limit of descriptions of a call that differ from its newest one.
+const MAX_EARLIER: usize = 8;
 /// The limit of open calls. Further calls are not added to requests and results.
 const MAX_OPEN: usize = 1024;
 /// The limit of the arguments of one call, and of all open calls together, in bytes. Larger arguments are left out.
@@ -214,8 +216,75 @@ struct OpenCall {
     complete: Instant,
     /// Its place in the turn's record.
     record: Option<usize>,
-    /// Another call of this id was open when it began: a request that names the id can be about either.
-    is_ambiguous: bool,
+    /// What the agent said about this id before, oldest first: another call that was open, or other arguments.
+    earlier: Vec<Earlier>,
+    /// There is more than `earlier` holds.
+    is_incomplete: bool,
+}
+
+/// A call as the agent described it before.
+#[derive(Debug)]
+struct Earlier {
+    name: String,
+    /// `None` if they are not known.
+    arguments: Option<String>,
+}
+
+impl Earlier {
+    /// Whether a later description only adds to this one.
+    fn is_completed_by(&self, newest: &OpenCall) -> bool {
+        if self.name != newest.name && !self.name.is_empty() {
+            return false;
+        }
+        let Some(arguments) = self.arguments.as_deref().filter(|_| !newest.too_large) else { return false };
+        let later = newest.arguments.as_deref().unwrap_or_default();
+        if compact(later).starts_with(&compact(arguments)) {
+            return true;
+        }
+        let object = |text: &str| parsed_object(text);
+        object(arguments)
+            .zip(object(later))
+            .is_some_and(|(before, later)| before.iter().all(|(name, value)| later.get(name) == Some(value)))
+    }
+
+    fn size(&self) -> usize {
+        self.name.len() + self.arguments.as_ref().map_or(0, String::len)
+    }
+
+    fn call(&self, id: &str) -> ToolCallInfo {
+        let arguments = match self.arguments.as_deref() {
+            Some("") => Some(Map::new()),
+            text => text.and_then(parsed_object),
+        };
+        ToolCallInfo { id: id.to_owned(), name: self.name.clone(), arguments, ..ToolCallInfo::default() }
+    }
+}
+
+/// Returns JSON text without the spaces between its tokens. The text may be incomplete.
+fn compact(text: &str) -> String {
+    let (mut in_string, mut escaped) = (false, false);
+    let mut kept = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if in_string => escaped = true,
+            '"' => in_string = !in_string,
+            ' ' | '\t' | '\n' | '\r' if !in_string => continue,
+            _ => {}
+        }
+        kept.push(c);
+    }
+    kept
+}
+
+/// What the agent has said about a call: the newest, and what differs from it. All of it must be allowed.
+#[derive(Debug)]
+pub(super) struct Statements {
+    /// The newest. `None` if the agent never named the call.
+    pub(super) newest: Option<Known>,
+    pub(super) earlier: Vec<ToolCallInfo>,
+    /// There is more than `earlier` holds.
+    pub(super) is_incomplete: bool,
 }
 
 /// The calls of the turn's own agent, or of one subagent.
@@ -246,7 +315,7 @@ pub(super) struct Record {
 
 /// The context of an event.
 pub(super) struct Present<'a> {
-    pub(super) kind: &'a dyn Fn(&str) -> Option<ToolKind>,
+    pub(super) details: &'a dyn Fn(&str) -> CallDetails,
     pub(super) record: Option<&'a mut Record>,
     /// The number of the turn's tool calls, for budgets.
     pub(super) begun: Option<&'a mut u64>,
@@ -269,7 +338,7 @@ impl ToolCalls {
                 }
             }
             Event::ToolResult(result) => {
-                let Some((known, complete, place)) = self.end(agent, &result.tool_call_id, present.kind) else {
+                let Some((known, complete, place)) = self.end(agent, &result.tool_call_id, present.details) else {
                     return 0;
                 };
                 if let (Some(record), Some(place)) = (&mut present.record, place) {
@@ -280,7 +349,7 @@ impl ToolCalls {
                 return known.size;
             }
             Event::ApprovalRequest(request) => {
-                let known = self.find(request.agent_id.as_deref(), &request.tool_call_id, present.kind);
+                let known = self.find(request.agent_id.as_deref(), &request.tool_call_id, present.details);
                 if let Some(known) = known {
                     request.tool_call = Some(known.call).into();
                     return known.size;
@@ -312,9 +381,19 @@ impl ToolCalls {
         if let (Some(record), Some(place)) = (&mut present.record, place) {
             record.tool_calls[place].name.clone_from(name);
         }
-        // A call that is told anew is the same call.
-        let before = self.remove(agent, &call.id);
-        let is_ambiguous = before.is_some_and(|before| before.is_ambiguous || !call.is_synthesized());
+        // It may be the same call with other data, or another call with the same id.
+        let (mut earlier, mut is_incomplete) = (Vec::new(), false);
+        if let Some(before) = self.remove(agent, &call.id) {
+            let arguments = if before.too_large { None } else { Some(before.arguments.unwrap_or_default()) };
+            (earlier, is_incomplete) = (before.earlier, before.is_incomplete);
+            let size = arguments.as_ref().map_or(0, String::len);
+            let held: usize = earlier.iter().map(Earlier::size).sum();
+            if earlier.len() < MAX_EARLIER && self.size + held + size <= MAX_OPEN_ARGUMENTS {
+                earlier.push(Earlier { name: before.name, arguments });
+            } else {
+                is_incomplete = true;
+            }
+        }
         if self.open >= MAX_OPEN {
             if let Some(stream) = self.streams.get_mut(agent) {
                 stream.last = None;
@@ -330,8 +409,10 @@ impl ToolCalls {
             known: None,
             complete: present.now,
             record: place,
-            is_ambiguous,
+            earlier,
+            is_incomplete,
         };
+        self.size += open.earlier.iter().map(Earlier::size).sum::<usize>();
         stream.open.insert(call.id.clone(), open);
         self.open += 1;
         if let Some(piece) = &call.function.arguments {
@@ -366,6 +447,7 @@ impl ToolCalls {
         }
         self.open -= 1;
         self.size -= open.arguments.as_ref().map_or(0, String::len);
+        self.size -= open.earlier.iter().map(Earlier::size).sum::<usize>();
         Some(open)
     }
 
@@ -373,41 +455,106 @@ impl ToolCalls {
         &mut self,
         agent: &str,
         id: &str,
-        kind: &dyn Fn(&str) -> Option<ToolKind>,
+        details: &dyn Fn(&str) -> CallDetails,
     ) -> Option<(Known, Instant, Option<usize>)> {
         let mut open = self.remove(agent, id)?;
-        let known = open.known(id, kind);
+        let mut known = open.known(id);
+        if let Some(kind) = details(id).kind {
+            Arc::make_mut(&mut known.call).kind = Some(kind);
+        }
         Some((known, open.complete, open.record))
     }
 
-    /// Returns the open call with this id. `agent` is the subagent that made it, if known. Otherwise the turn's own
-    /// agent is preferred; a subagent's call is found if only one has this id.
+    /// Returns the open call with this id, as the agent described it last. `agent` is the subagent that made it, if known.
+    /// Otherwise the turn's own agent is preferred; a subagent's call is found if only one has this id.
     pub(super) fn find(
         &mut self,
         agent: Option<&str>,
         id: &str,
-        kind: &dyn Fn(&str) -> Option<ToolKind>,
+        details: &dyn Fn(&str) -> CallDetails,
     ) -> Option<Known> {
-        let has = |stream: &str| self.streams.get(stream).is_some_and(|stream| stream.open.contains_key(id));
-        let stream = match agent.filter(|agent| has(agent)) {
-            Some(agent) => agent.to_owned(),
-            None if has("") => String::new(),
-            None => {
-                let mut all = self.streams.iter().filter(|(_, stream)| stream.open.contains_key(id));
-                let only = all.next()?.0.clone();
-                if all.next().is_some() {
-                    return None;
-                }
-                only
-            }
-        };
-        Some(self.streams.get_mut(&stream)?.open.get_mut(id)?.known(id, kind))
+        self.statements(agent, id, details).newest
     }
 
-    /// Whether several open calls had this id, so that a request may be about another one than [`ToolCalls::find`] returns.
+    /// Returns all descriptions of the open calls with this id that a request can be about.
+    pub(super) fn statements(
+        &mut self,
+        agent: Option<&str>,
+        id: &str,
+        details: &dyn Fn(&str) -> CallDetails,
+    ) -> Statements {
+        let has = |(_, stream): &(&String, &Stream)| stream.open.contains_key(id);
+        let mut streams: Vec<String> = self.streams.iter().filter(has).map(|(name, _)| name.clone()).collect();
+        if let Some(agent) = agent.filter(|agent| streams.iter().any(|stream| stream == agent)) {
+            streams = vec![agent.to_owned()];
+        }
+        streams.sort_unstable();
+        let is_clear = streams.len() == 1 || streams.first().is_some_and(String::is_empty);
+        let mut all = Statements { newest: None, earlier: Vec::new(), is_incomplete: streams.len() > MAX_EARLIER };
+        let mut newest = None;
+        for stream in streams.iter().take(MAX_EARLIER) {
+            let Some(open) = self.streams.get_mut(stream).and_then(|stream| stream.open.get_mut(id)) else { continue };
+            let known = open.known(id);
+            all.is_incomplete |= open.is_incomplete;
+            let others = open.earlier.iter().filter(|earlier| !earlier.is_completed_by(open));
+            all.earlier.extend(others.map(|earlier| earlier.call(id)));
+            match newest {
+                None if is_clear => newest = Some(known),
+                _ => all.earlier.push(ToolCallInfo::clone(&known.call)),
+            }
+        }
+        let Some(mut known) = newest else { return all };
+        let details = details(id);
+        let is_changed = details.is_changed();
+        all.is_incomplete |= details.is_incomplete;
+        let call = Arc::make_mut(&mut known.call);
+        let paths = |paths: Vec<String>| Some(paths).filter(|paths| !paths.is_empty());
+        call.kind = details.kind;
+        all.earlier.iter_mut().for_each(|earlier| earlier.kind.clone_from(&call.kind));
+        for kind in details.earlier_kinds {
+            all.earlier.push(ToolCallInfo { kind: Some(kind), ..call.clone() });
+        }
+        if !details.earlier_locations.is_empty() || !details.earlier_diffs.is_empty() {
+            let (locations, diffs) = (paths(details.earlier_locations), paths(details.earlier_diffs));
+            all.earlier.push(ToolCallInfo { locations, diffs, ..call.clone() });
+        }
+        if let Some(title) = details.title {
+            all.earlier.push(ToolCallInfo { name: title, arguments: None, ..call.clone() });
+        }
+        (call.locations, call.diffs) = (paths(details.locations), paths(details.diffs));
+        call.changed = (is_changed || all.is_incomplete || !all.earlier.is_empty()).then_some(true);
+        all.newest = Some(known);
+        all
+    }
+
+    /// Takes in a call of a subagent anew, as a request describes it. Returns whether the subagent has the call.
+    pub(super) fn restate(&mut self, agent: &str, call: &ToolCall, present: &mut Present<'_>) -> bool {
+        let stream = self.streams.get(agent).filter(|stream| stream.open.contains_key(&call.id));
+        let Some(last) = stream.map(|stream| stream.last.clone()) else { return false };
+        self.begin(agent, call, present);
+        self.continue_with(agent, last);
+        true
+    }
+
+    /// Returns the call of the turn's own agent that further pieces belong to, if that agent has an open call with this id.
+    pub(super) fn last_beside(&self, id: &str) -> Option<Option<String>> {
+        self.streams.get("").filter(|stream| stream.open.contains_key(id)).map(|stream| stream.last.clone())
+    }
+
+    /// Sets the call that further pieces of arguments belong to.
+    pub(super) fn continue_with(&mut self, agent: &str, last: Option<String>) {
+        if let Some(stream) = self.streams.get_mut(agent) {
+            stream.last = last;
+        }
+    }
+
+    /// Whether the agent described the calls of this id in several ways, so that a request may be about another call than
+    /// [`ToolCalls::find`] returns.
     pub(super) fn is_ambiguous(&self, id: &str) -> bool {
         let open = self.streams.values().filter_map(|stream| stream.open.get(id));
-        open.clone().count() > 1 || open.into_iter().any(|call| call.is_ambiguous)
+        let differs =
+            |call: &OpenCall| call.is_incomplete || call.earlier.iter().any(|earlier| !earlier.is_completed_by(call));
+        open.clone().count() > 1 || open.into_iter().any(differs)
     }
 
     /// Removes the calls, because the turn or the replay has ended. Calls without a result stay unfinished in the
@@ -416,7 +563,7 @@ impl ToolCalls {
         for stream in std::mem::take(&mut self.streams).into_values() {
             for (id, mut open) in stream.open {
                 if let (Some(record), Some(place)) = (&mut record, open.record) {
-                    let known = open.known(&id, &|_| None);
+                    let known = open.known(&id);
                     record.keep_arguments(place, &known);
                 }
             }
@@ -426,7 +573,7 @@ impl ToolCalls {
 }
 
 impl OpenCall {
-    fn known(&mut self, id: &str, kind: &dyn Fn(&str) -> Option<ToolKind>) -> Known {
+    fn known(&mut self, id: &str) -> Known {
         if let Some(known) = &self.known {
             return known.clone();
         }
@@ -435,13 +582,8 @@ impl OpenCall {
             None => Some(Map::new()),
             Some(text) => parsed_object(text),
         };
-        let call = Arc::new(ToolCallInfo {
-            id: id.to_owned(),
-            name: self.name.clone(),
-            arguments,
-            kind: kind(id),
-            ..ToolCallInfo::default()
-        });
+        let (id, name) = (id.to_owned(), self.name.clone());
+        let call = Arc::new(ToolCallInfo { id, name, arguments, ..ToolCallInfo::default() });
         let size = self.arguments.as_ref().map_or(0, String::len);
         self.known.insert(Known { call, size }).clone()
     }

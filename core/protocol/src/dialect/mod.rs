@@ -320,6 +320,13 @@ pub enum Incoming {
         /// The request as an event.
         request: Box<Event>,
     },
+    /// A request for the approval of a call of the program's own tool. It needs an approval only if a policy says so.
+    OwnToolRequest {
+        /// The id, as JSON text.
+        rpc_id: String,
+        /// The approval request.
+        request: Box<Event>,
+    },
     /// A request with an unknown method. It must be refused.
     UnknownMethod {
         /// The id, as JSON text.
@@ -436,6 +443,35 @@ impl OpeningSession {
     }
 }
 
+/// The description of a tool call besides its name and its arguments: the newest, and the earlier ones that differ.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallDetails {
+    /// The newest kind of the tool.
+    pub kind: Option<ToolKind>,
+    /// The newest paths that the agent names.
+    pub locations: Vec<String>,
+    /// The files of the newest changes that the agent shows.
+    pub diffs: Vec<String>,
+    /// Other kinds that the agent named before.
+    pub earlier_kinds: Vec<ToolKind>,
+    /// Other paths that the agent named before.
+    pub earlier_locations: Vec<String>,
+    /// Other files whose change the agent showed before.
+    pub earlier_diffs: Vec<String>,
+    /// The title of a request about a command, if it does not agree with the command.
+    pub title: Option<String>,
+    /// Whether the agent has sent more than is remembered.
+    pub is_incomplete: bool,
+}
+
+impl CallDetails {
+    /// Whether the agent described the call differently before.
+    pub fn is_changed(&self) -> bool {
+        let earlier = [self.earlier_locations.is_empty(), self.earlier_diffs.is_empty(), self.earlier_kinds.is_empty()];
+        earlier.contains(&false) || self.title.is_some() || self.is_incomplete
+    }
+}
+
 /// A protocol, as one session speaks it.
 pub trait Dialect: Send + std::fmt::Debug {
     /// The name of the protocol in recordings.
@@ -480,9 +516,9 @@ pub trait Dialect: Send + std::fmt::Debug {
         false
     }
 
-    /// Returns the kind of the tool of a call, if the agent has sent it.
-    fn tool_kind(&self, _call_id: &str) -> Option<ToolKind> {
-        None
+    /// Returns the details of a call that its events do not have. Empty if the agent sends none.
+    fn call_details(&self, _call_id: &str) -> CallDetails {
+        CallDetails::default()
     }
 
     /// Whether a question can be answered with a text that is not one of its choices.

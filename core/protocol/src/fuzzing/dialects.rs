@@ -62,7 +62,7 @@ fn check_acp(lines: &[u8]) {
                     let again: Vec<SlashCommand> = serde_json::from_str(&text).expect("what was written");
                     assert_eq!(again, commands);
                 }
-                Incoming::Request { rpc_id, request } => {
+                Incoming::Request { rpc_id, request } | Incoming::OwnToolRequest { rpc_id, request } => {
                     stable(&request);
                     answers(&mut dialect, &rpc_id, request.request_id().unwrap_or_default());
                 }

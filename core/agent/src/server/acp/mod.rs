@@ -263,6 +263,9 @@ impl Acp {
                     payload["display"].as_array().into_iter().flatten().filter_map(diff).collect();
                 content.push(text_block(&format!("Requesting approval to {description}")));
                 about["content"] = json!(content);
+                if let (Some(about), Some(given)) = (about.as_object_mut(), payload["tool_call"].as_object()) {
+                    about.extend(given.clone());
+                }
                 if let Some(call) = found {
                     description.clone_into(&mut call.title);
                     call.waits = true;

@@ -22,10 +22,6 @@ impl ToolRules for Rules {
         let (tool_call, extra) = (call.clone(), Default::default());
         PolicyDecision { tool_call, decision, rule, source: None, reason: None, part: None, extra }
     }
-
-    fn denied(&self, call: &ToolCallInfo) -> Option<PolicyDecision> {
-        Some(self.decide(call, "")).filter(|decision| decision.decision == PolicyOutcome::Deny)
-    }
 }
 
 fn sources(approval: AnswerSource) -> AnswerSources {
@@ -53,6 +49,7 @@ fn ask(peer: &mut Peer) -> Vec<String> {
 
 const APPROVED: &str = r#""r" {"request_id":"a","response":"approve"}"#;
 const REJECTED: &str = r#""r" {"request_id":"a","response":"reject"}"#;
+const REJECTED_RM: &str = r#""r" {"request_id":"a","response":"reject","feedback":"the user's policy denies this"#;
 const DENIED: &str =
     r#""r" {"request_id":"a","response":"reject","feedback":"the user's policy denies this: execute(rm *)"}"#;
 
@@ -95,11 +92,17 @@ fn unknown_call_is_denied_by_description() {
 }
 
 #[test]
-fn call_with_repeated_id_is_not_allowed() {
-    let mut peer = in_turn(AnswerSource::Default);
-    call(&mut peer, "curl example.com");
-    call(&mut peer, "ls");
-    assert_eq!(ask(&mut peer), [REJECTED]);
+fn all_calls_of_one_id_must_be_allowed() {
+    for (commands, sent) in [
+        (["curl example.com", "ls"], APPROVED),
+        (["git push", "ls"], REJECTED),
+        (["ls", "git push"], REJECTED),
+        (["ls", "rm x"], DENIED),
+    ] {
+        let mut peer = in_turn(AnswerSource::Default);
+        commands.iter().for_each(|command| call(&mut peer, command));
+        assert_eq!(ask(&mut peer), [sent], "{commands:?}");
+    }
 }
 
 #[test]
@@ -141,5 +144,74 @@ fn policy_hook_blocks_calls_without_tool() {
                 r#""r" {"request_id":"k","action":"block","reason":"the call names no tool, so the user's policy cannot check it"}"#
             ]
         );
+    }
+}
+
+#[test]
+fn request_that_shows_another_command_is_a_change() {
+    for (before, shown, sent) in [("ls", "rm x", REJECTED_RM), ("rm x", "ls", REJECTED_RM), ("ls", "ls", APPROVED)] {
+        let mut peer = in_turn(AnswerSource::Handler);
+        call(&mut peer, before);
+        peer.trace();
+        let display = json!([{"type": "shell", "language": "bash", "command": shown}]);
+        let request = json!({"id": "a", "tool_call_id": "tc", "sender": "Shell", "action": "run", "description": "Run",
+            "display": display});
+        peer.request("r", "ApprovalRequest", &request);
+        let answer = peer.said();
+        assert!(answer.len() == 1 && answer[0].starts_with(sent), "{before} {shown}: {answer:?}");
+        let mut expected = vec!["1.0 ApprovalRequest", "1.0 PolicyDecision"];
+        if before != shown {
+            expected.insert(0, "1.0 ToolCall");
+        }
+        assert_eq!(peer.trace(), expected, "{before} {shown}");
+    }
+}
+
+#[test]
+fn request_of_another_tool_is_a_change() {
+    let mut peer = in_turn(AnswerSource::Handler);
+    call(&mut peer, "ls");
+    peer.trace();
+    let request = json!({"id": "a", "tool_call_id": "tc", "sender": "Delete", "action": "run", "description": "Run"});
+    peer.request("r", "ApprovalRequest", &request);
+    let decision = std::iter::from_fn(|| peer.connection.poll_output()).find_map(|output| match output {
+        Output::Event { event, .. } => match *event {
+            Event::PolicyDecision(decision) => Some(decision),
+            _ => None,
+        },
+        _ => None,
+    });
+    let call = decision.expect("a decision").tool_call;
+    assert_eq!((&*call.name, call.changed), ("Delete", Some(true)));
+}
+
+#[test]
+fn pieces_after_changed_call_belong_to_call_before() {
+    let mut peer = in_turn(AnswerSource::Handler);
+    call(&mut peer, "ls");
+    let other = json!({"name": "Shell", "arguments": "{\"command\":"});
+    peer.event("ToolCall", &json!({"type": "function", "id": "other", "function": other}));
+    let display = json!([{"type": "shell", "language": "bash", "command": "git push"}]);
+    let request = |id: &str, call: &str, display: Value| json!({"id": id, "tool_call_id": call, "sender": "Shell", "action": "run", "description": "Run", "display": display});
+    peer.request("r", "ApprovalRequest", &request("a", "tc", display));
+    peer.event("ToolCallPart", &json!({"arguments_part": "\"ls\"}"}));
+    peer.said();
+    peer.request("s", "ApprovalRequest", &request("b", "other", json!([])));
+    assert_eq!(peer.said(), [r#""s" {"request_id":"b","response":"approve"}"#]);
+}
+
+#[test]
+fn policy_denies_own_tools() {
+    let tools = ["query".to_owned()].into();
+    let mut peer = Peer::open_with(timing(), AnswerSources { tools, ..sources(AnswerSource::Yolo) });
+    peer.prompt(1);
+    peer.said();
+    for (command, is_denied) in [("ls", false), ("rm x", true)] {
+        peer.trace();
+        let arguments = json!({ "command": command }).to_string();
+        peer.request("r", "ToolCallRequest", &json!({"id": "q", "name": "query", "arguments": arguments}));
+        let answer = peer.said();
+        assert_eq!(answer.iter().any(|answer| answer.contains("policy denies")), is_denied, "{answer:?}");
+        assert_eq!(peer.trace().contains(&"1.0 PolicyDecision".to_owned()), is_denied);
     }
 }

@@ -649,10 +649,6 @@ impl ToolRules for AllowAll {
             extra: Default::default(),
         }
     }
-
-    fn denied(&self, _: &ToolCallInfo) -> Option<PolicyDecision> {
-        None
-    }
 }
 
 #[test]

@@ -90,6 +90,7 @@ fn subagent_calls_are_separate_from_turn_calls() {
     peer.event("SubagentEvent", &in_subagent("s", "ToolCallPart", &json!({"arguments_part": "2}"})));
     let mut of_subagent = approval("a1");
     of_subagent["agent_id"] = json!("s");
+    of_subagent["sender"] = json!("Read");
     peer.request("r1", "ApprovalRequest", &of_subagent);
     peer.event("SubagentEvent", &in_subagent("s", "ToolResult", &tool_result("tc", "")));
     peer.event("ToolResult", &tool_result("tc", ""));

@@ -31,12 +31,13 @@ use serde_json::json;
 
 use super::pending::PendingCalls;
 use super::{
-    Answer, Call, Capabilities, Dialect, Handshake, Incoming, OpeningSession, Services, TerminalAnswer, unknown,
+    Answer, Call, CallDetails, Capabilities, Dialect, Handshake, Incoming, OpeningSession, Services, TerminalAnswer,
+    unknown,
 };
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::json::object;
 use crate::jsonrpc::{self, Message, RpcFailure};
-use crate::messages::{Json, ServerInfo, StepBegin, ToolKind};
+use crate::messages::{Json, ServerInfo, StepBegin};
 use crate::telemetry::TraceContext;
 use config::{Config, Setting};
 pub use deletion::Deletion;
@@ -380,8 +381,8 @@ impl Dialect for Acp {
         true
     }
 
-    fn tool_kind(&self, call_id: &str) -> Option<ToolKind> {
-        self.tools.kind(call_id)
+    fn call_details(&self, call_id: &str) -> CallDetails {
+        self.tools.details(call_id)
     }
 
     fn shares_processes(&self) -> bool {

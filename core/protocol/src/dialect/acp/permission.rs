@@ -6,11 +6,11 @@ use agent_client_protocol_schema::v1::{
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::{Acp, Asks, OpenRequest, content, meta, request_id, unknown, updates};
+use super::{Acp, Asks, OpenRequest, content, meta, request_id, unknown};
 use crate::answers::Approval;
 use crate::dialect::{Answer, Incoming};
 use crate::json::exact;
-use crate::jsonrpc::{self, Params, is_too_deep};
+use crate::jsonrpc::{Params, is_too_deep};
 use crate::messages::{ApprovalRequest, Event, Question, QuestionOption, QuestionRequest};
 use crate::printable::printable;
 
@@ -239,15 +239,9 @@ impl Acp {
         self.begin_step(&mut all);
         let call_id = asked.tool_call.tool_call_id.0.to_string();
         let fields = &asked.tool_call.fields;
-        let name = updates::named(asked.tool_call.meta.as_ref()).or_else(|| fields.title.clone());
-        self.announce(&call_id, name.as_deref(), &mut all);
-        self.tools.set_kind(&call_id, fields.kind);
-        self.input_of_request(&call_id, fields, &mut all);
+        self.restate(&call_id, asked.tool_call.meta.as_ref(), fields, &mut all);
         let order = self.next_order();
-        if let Some(answer) = self.allowance(rpc_id, &call_id, &asked.options.0) {
-            all.push(Incoming::Answered(answer));
-            return Incoming::batch(all);
-        }
+        let is_own = self.is_own_call(&call_id, fields, &asked.options.0);
         let (mut request, question): (Event, _) = if is_approval(&asked.options.0) {
             (self.approval(rpc_id, &call_id, &asked).into(), String::new())
         } else {
@@ -260,21 +254,36 @@ impl Acp {
         meta::put_into(&mut request, meta::of_both(of_message, asked.tool_call.meta.as_ref()));
         let asks = Asks::Permission(Permission { options: asked.options.0, question });
         self.open.insert(rpc_id.to_owned(), OpenRequest { order, of_turn: self.prompting, asks });
-        all.push(Incoming::Request { rpc_id: rpc_id.to_owned(), request: Box::new(request) });
+        let (rpc_id, request) = (rpc_id.to_owned(), Box::new(request));
+        all.push(if is_own {
+            Incoming::OwnToolRequest { rpc_id, request }
+        } else {
+            Incoming::Request { rpc_id, request }
+        });
         Incoming::batch(all)
     }
 
-    /// Returns the answer to a permission request about a tool of the program, which needs no approval: the tool's
-    /// function decides. Agents of Wire do not ask about them. Only the name identifies the tool, so a call that may
-    /// change something is not allowed here.
-    fn allowance(&mut self, rpc_id: &str, call_id: &str, options: &[Choice]) -> Option<Vec<u8>> {
-        let own = self.own_tool(self.tools.name(call_id)?).is_some() && !self.tools.may_change_something(call_id);
-        // The program decides about an ambiguous request.
-        let once = options.iter().find(|option| option.kind == Some(Kind::AllowOnce) && is_plain(options, option))?;
-        let ask = !own || !is_approval(options) || self.cancelling.is_some();
-        let outcome = acp::SelectedPermissionOutcome::new(once.option_id.clone());
-        let answer = RequestPermissionResponse::new(RequestPermissionOutcome::Selected(outcome));
-        (!ask).then(|| jsonrpc::answer(rpc_id, &answer))
+    /// Returns whether a permission request is surely about a tool of the program, which needs no approval: the tool's
+    /// function decides. Agents of Wire do not ask about them. A model may choose a title, so the name is not enough: the
+    /// arguments must be those of the tool, and nothing may say that the call does something else.
+    fn is_own_call(&self, call_id: &str, fields: &acp::ToolCallUpdateFields, options: &[Choice]) -> bool {
+        let Some(name) = self.tools.name(call_id) else { return false };
+        let is_title_of_tool =
+            fields.title.as_deref().is_none_or(|title| title == name || self.own_tool(title).is_some());
+        let details = self.tools.details(call_id);
+        let is_plainly_described = !self.tools.may_change_something(call_id)
+            && !details.is_changed()
+            && !self.tools.is_restated(call_id)
+            && details.locations.is_empty()
+            && details.diffs.is_empty();
+        let arguments = self.tools.arguments(call_id);
+        is_title_of_tool
+            && is_plainly_described
+            && arguments.is_some_and(|arguments| self.is_own_arguments(name, &arguments))
+            // The program decides about an ambiguous request.
+            && options.iter().any(|option| option.kind == Some(Kind::AllowOnce) && is_plain(options, option))
+            && is_approval(options)
+            && self.cancelling.is_none()
     }
 
     /// Makes a question from options that are not those of an approval. Each option is offered by its name.
@@ -319,7 +328,7 @@ impl Acp {
         let mut request = ApprovalRequest {
             id: request_id(rpc_id),
             tool_call_id: call_id.to_owned(),
-            sender: self.tools.name(call_id).unwrap_or(&title).to_owned(),
+            sender: self.tools.name(call_id).map_or(&*title, |name| self.own_tool(name).unwrap_or(name)).to_owned(),
             description: self.tools.described(call_id, &title, texts),
             action: title,
             source_kind: None,

@@ -2,6 +2,7 @@
 //! byte but for the order of fields.
 
 mod config;
+mod decisions;
 mod forms;
 mod generated;
 mod others;

@@ -8,14 +8,18 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Acp, content, meta};
-use crate::dialect::Incoming;
+use super::{Acp, content, meta, updates};
+use crate::dialect::{CallDetails, Incoming};
 use crate::json::scan::for_each_member;
 use crate::json::{Key, parsed_object};
 use crate::messages::{DisplayBlock, FunctionCall, ToolCall, ToolCallPart, ToolKind, ToolResult, ToolReturnValue};
 
 /// The limit of remembered tool calls, open or ended. No model makes as many at once.
 const MAX_CALLS: usize = 1024;
+/// The limit of titles, kinds and paths that are remembered of a call, each.
+const MAX_DETAILS: usize = 64;
+/// The limit of the text of a title or path that is remembered, in bytes.
+const MAX_DETAIL: usize = 16 << 10;
 
 /// The tool calls of a turn, oldest first.
 #[derive(Debug, Default)]
@@ -37,10 +41,16 @@ struct Call {
     /// Whether the agent sent an empty object, which may mean that the arguments are not known yet.
     blank: bool,
     ended: bool,
+    /// Whether the agent has announced it, and not only sent updates or a request.
+    is_announced: bool,
+    /// Whether a request has named another tool, or other arguments.
+    is_restated: bool,
     title: Option<String>,
-    kind: Option<ToolKind>,
+    /// The titles that the agent has sent, the first ones.
+    titles: Vec<String>,
     /// Whether the agent has named a kind of tool that changes something.
     may_change_something: bool,
+    details: CallDetails,
     about: Map<String, Value>,
     meta: meta::Gathered,
     content: Vec<ToolCallContent>,
@@ -175,23 +185,28 @@ impl Tools {
         }
     }
 
-    /// Returns the kind of the tool of a call.
-    pub(super) fn kind(&self, id: &str) -> Option<ToolKind> {
-        self.calls.iter().rev().find(|call| call.id == id)?.kind.clone()
+    /// Returns the description of a call besides its name and arguments.
+    pub(super) fn details(&self, id: &str) -> CallDetails {
+        self.calls.iter().rev().find(|call| call.id == id).map(|call| call.details.clone()).unwrap_or_default()
+    }
+
+    /// Returns whether a request has described a call as another one.
+    pub(super) fn is_restated(&self, id: &str) -> bool {
+        self.calls.iter().rev().find(|call| call.id == id).is_some_and(|call| call.is_restated)
+    }
+
+    /// Returns the arguments of a call, if they are known.
+    pub(super) fn arguments(&self, id: &str) -> Option<Map<String, Value>> {
+        let call = self.calls.iter().rev().find(|call| call.id == id)?;
+        match &*call.arguments {
+            "" if call.blank => Some(Map::new()),
+            text => parsed_object(text),
+        }
     }
 
     /// Returns whether the agent has ever reported that the tool of a call runs commands, or changes or deletes data.
     pub(super) fn may_change_something(&self, id: &str) -> bool {
         self.calls.iter().rev().find(|call| call.id == id).is_some_and(|call| call.may_change_something)
-    }
-
-    /// Sets the kind of the tool of a call.
-    pub(super) fn set_kind(&mut self, id: &str, kind: Option<acp::ToolKind>) {
-        use acp::ToolKind::{Delete, Edit, Execute, Move};
-        if let (Some(kind), Some(call)) = (kind, self.find(id)) {
-            call.may_change_something |= matches!(kind, Execute | Edit | Delete | Move);
-            call.kind = serde_json::to_value(kind).ok().and_then(|kind| kind.as_str().map(ToolKind::from));
-        }
     }
 
     fn add(&mut self, call: Call) {
@@ -211,6 +226,84 @@ impl Tools {
         let arguments = call.and_then(|call| crate::json::object::<Arguments>(&call.arguments).ok());
         arguments.map_or_else(Vec::new, |arguments| arguments.questions)
     }
+}
+
+impl Call {
+    /// Takes in the newest description.
+    fn describe(&mut self, fields: &ToolCallUpdateFields) {
+        use acp::ToolKind::{Delete, Edit, Execute, Move};
+        if let Some(kind) = fields.kind {
+            self.may_change_something |= matches!(kind, Execute | Edit | Delete | Move);
+            let kind = serde_json::to_value(kind).ok().and_then(|kind| kind.as_str().map(ToolKind::from));
+            let former = std::mem::replace(&mut self.details.kind, kind);
+            // A kind that says nothing is completed by a later one.
+            let former =
+                former.filter(|former| former.as_str() != "other" && Some(former) != self.details.kind.as_ref());
+            let earlier = &mut self.details.earlier_kinds;
+            earlier.extend(former.filter(|former| !earlier.contains(former)));
+            earlier.retain(|kind| Some(kind) != self.details.kind.as_ref());
+        }
+        let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
+        let locations = fields.locations.iter().flatten().map(|location| text(&location.path)).collect();
+        let diffs = fields.content.iter().flatten().filter_map(|content| match content {
+            ToolCallContent::Diff(diff) => Some(text(&diff.path)),
+            _ => None,
+        });
+        let diffs = diffs.collect();
+        let CallDetails { locations: newest, earlier_locations: earlier, is_incomplete, .. } = &mut self.details;
+        *is_incomplete |= renew(newest, earlier, locations);
+        let CallDetails { diffs: newest, earlier_diffs: earlier, is_incomplete, .. } = &mut self.details;
+        *is_incomplete |= renew(newest, earlier, diffs);
+        if let Some(title) = fields.title.as_ref().filter(|title| title.len() <= MAX_DETAIL)
+            && self.titles.len() < MAX_DETAILS
+            && !self.titles.contains(title)
+        {
+            self.titles.push(title.clone());
+        }
+    }
+
+    /// Whether the arguments have this text as a value.
+    fn has_argument(&self, text: &str) -> bool {
+        let arguments = parsed_object(&self.arguments).unwrap_or_default();
+        arguments.values().any(|value| value.as_str() == Some(text))
+    }
+
+    /// Whether a title of a request says what the arguments say: it is a value of theirs, in words of the agent or before
+    /// an explanation.
+    fn explains(&self, title: &str) -> bool {
+        let arguments = parsed_object(&self.arguments).unwrap_or_default();
+        let is_around = |before: &str, after: &str| {
+            let word = before.strip_suffix(' ').unwrap_or(before);
+            let is_verb = word.starts_with(char::is_uppercase) && word.chars().all(char::is_alphanumeric);
+            (before.is_empty() || before == "`" || before.trim_end().ends_with(':') || is_verb)
+                && (after.is_empty() || after == "`" || after.starts_with(" (") || after.starts_with(" ["))
+        };
+        let mut values = arguments.values().filter_map(Value::as_str).filter(|value| !value.is_empty());
+        values.any(|value| title.split_once(value).is_some_and(|(before, after)| is_around(before, after)))
+    }
+}
+
+/// Replaces the newest paths, unless the agent names none. Those that are no longer named are kept as earlier ones.
+/// Returns whether paths were left out.
+fn renew(newest: &mut Vec<String>, earlier: &mut Vec<String>, mut paths: Vec<String>) -> bool {
+    if paths.is_empty() {
+        return false;
+    }
+    let is_small = |path: &String| path.len() <= MAX_DETAIL;
+    let all = paths.len();
+    paths.retain(is_small);
+    paths.truncate(MAX_DETAILS);
+    let mut is_incomplete = paths.len() < all;
+    for path in newest.drain(..) {
+        if !paths.contains(&path) && !earlier.contains(&path) {
+            is_incomplete |= earlier.len() >= MAX_DETAILS;
+            earlier.truncate(MAX_DETAILS - 1);
+            earlier.push(path);
+        }
+    }
+    earlier.retain(|path| !paths.contains(path));
+    *newest = paths;
+    is_incomplete
 }
 
 impl Acp {
@@ -257,7 +350,10 @@ impl Acp {
         meta: Option<&acp::Meta>,
         all: &mut Vec<Incoming>,
     ) {
-        if self.tools.find(id).is_some() {
+        // After the end of a call, an announcement of its id is a new call, unless it is late or says that the call has ended.
+        let is_end = matches!(fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
+        if let Some(call) = self.tools.find(id).filter(|call| !call.ended || is_end || !call.is_announced) {
+            call.is_announced = true;
             return self.tool_update(id, fields, meta, all);
         }
         let text = fields.content.as_deref().and_then(content::text);
@@ -269,6 +365,7 @@ impl Acp {
             name: name.to_owned(),
             arguments: arguments.clone(),
             called: input.is_some(),
+            is_announced: true,
             ..Call::default()
         };
         self.tools.add(call);
@@ -285,11 +382,8 @@ impl Acp {
         all: &mut Vec<Incoming>,
     ) {
         self.announce(id, fields.title.as_deref(), all);
-        self.tools.set_kind(id, fields.kind);
-        let Some(call) = self.tools.find(id) else { return };
-        if call.ended {
-            return;
-        }
+        let Some(call) = self.tools.find(id).filter(|call| !call.ended) else { return };
+        call.describe(&fields);
         if let Some(meta) = meta {
             call.meta.add(meta);
         }
@@ -339,12 +433,70 @@ impl Acp {
         }
     }
 
-    /// Emits the arguments of a call that the agent first sends in a permission request.
-    pub(super) fn input_of_request(&mut self, id: &str, fields: &ToolCallUpdateFields, all: &mut Vec<Incoming>) {
-        let Some(call) = self.tools.find(id).filter(|call| call.arguments.is_empty() && !call.ended) else { return };
-        let Some(raw) = fields.raw_input.as_ref().filter(|raw| raw.is_object() && !is_blank(raw)) else { return };
-        call.called = true;
-        self.take_arguments(id, &whole_arguments(raw, None), all);
+    /// Takes in the description of a call in a permission request. It is newer than what the agent has said before; what
+    /// it leaves out stays. A request about an unknown call, or about one that has ended, is about a new call.
+    pub(super) fn restate(
+        &mut self,
+        id: &str,
+        meta: Option<&acp::Meta>,
+        fields: &ToolCallUpdateFields,
+        all: &mut Vec<Incoming>,
+    ) {
+        let name = fields.name.clone().or_else(|| updates::named(meta));
+        let raw = fields.raw_input.as_ref().filter(|raw| !is_blank(raw) && !raw.is_null());
+        // A title alone makes no call one of the program's tools.
+        let names_own = fields.title.as_deref().is_some_and(|title| self.own_tool(title).is_some());
+        let Some(call) = self.tools.find(id).filter(|call| !call.ended) else {
+            let name = name.or_else(|| fields.title.clone()).unwrap_or_default();
+            let arguments = raw.map(|raw| whole_arguments(raw, None)).unwrap_or_default();
+            let mut call = Call { id: id.to_owned(), name: name.clone(), called: raw.is_some(), ..Call::default() };
+            call.is_announced = true;
+            call.blank = fields.raw_input.as_ref().is_some_and(is_blank);
+            call.arguments.clone_from(&arguments);
+            call.describe(fields);
+            self.tools.add(call);
+            return self.tell(id, &name, &arguments, true, all);
+        };
+        let title = fields.title.as_deref();
+        let is_command = call.may_change_something || matches!(fields.kind, Some(acp::ToolKind::Execute));
+        let is_new_title =
+            |call: &Call, title: &str| call.name != title && !call.titles.iter().any(|known| known == title);
+        let contradicts = |call: &Call, title: &str| is_command && is_new_title(call, title) && !call.explains(title);
+        call.details.title = title.filter(|title| raw.is_none() && contradicts(call, title)).map(str::to_owned);
+        // Some agents send the tool's name as the title.
+        let is_name = |title: &&str| {
+            !names_own
+                && is_tool_name(title)
+                && is_new_title(call, title)
+                && !call.has_argument(title)
+                && raw.is_none_or(|raw| !has_value(raw, title))
+        };
+        let renamed = name.or_else(|| title.filter(is_name).map(str::to_owned)).filter(|name| *name != call.name);
+        call.describe(fields);
+        if let Some(name) = &renamed {
+            call.name.clone_from(name);
+        }
+        // A request may leave out arguments that say nothing about the action.
+        let is_known = |raw: &Value| {
+            let known = parsed_object(&call.arguments);
+            known
+                .zip(raw.as_object())
+                .is_some_and(|(known, raw)| raw.iter().all(|(key, value)| known.get(key) == Some(value)))
+        };
+        let arguments = raw.filter(|raw| !is_known(raw)).map(|raw| whole_arguments(raw, None));
+        call.is_announced = true;
+        call.is_restated |= renamed.is_some() || (arguments.is_some() && call.called);
+        call.called |= raw.is_some();
+        call.blank |= fields.raw_input.as_ref().is_some_and(is_blank);
+        match (arguments, renamed) {
+            (Some(arguments), None) => self.take_arguments(id, &arguments, all),
+            (arguments, Some(name)) => {
+                let arguments = arguments.unwrap_or_else(|| call.arguments.clone());
+                call.arguments.clone_from(&arguments);
+                self.tell(id, &name, &arguments, true, all);
+            }
+            (None, None) => {}
+        }
     }
 
     /// Emits the new part of the arguments.
@@ -395,6 +547,16 @@ impl Acp {
         meta::put(&mut result.extra, meta);
         all.push(Incoming::event(result));
     }
+}
+
+/// Returns whether a title can be the name of a tool.
+fn is_tool_name(title: &str) -> bool {
+    !title.is_empty() && title.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':'))
+}
+
+/// Returns whether an object has this text as a value.
+fn has_value(raw: &Value, text: &str) -> bool {
+    raw.as_object().is_some_and(|raw| raw.values().any(|value| value.as_str() == Some(text)))
 }
 
 /// Returns whether the arguments are an empty object.

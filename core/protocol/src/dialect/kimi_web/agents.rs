@@ -1,6 +1,8 @@
 //! The progress of each agent of the session, and the events of subagents.
 
+use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{Hash, Hasher};
 
 use serde::Deserialize;
 
@@ -25,12 +27,57 @@ pub(super) enum Place {
 }
 
 /// A tool call whose result has not come.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Call {
     /// Pieces of its arguments may be missing.
     pub(super) is_partial: bool,
     /// It was emitted with all of its arguments.
     pub(super) is_whole: bool,
+    /// The pieces of its arguments that were emitted.
+    pieces: String,
+    /// The hash of its arguments, if it is whole.
+    whole: u64,
+}
+
+/// The limit of the pieces that are kept of a call, in bytes. A call with more is emitted again when it is complete.
+const MAX_PIECES: usize = 256 << 10;
+
+impl Call {
+    /// Makes a call that was emitted with these arguments.
+    pub(super) fn of_whole(arguments: &str) -> Self {
+        Self { is_whole: true, whole: Self::hash(arguments), ..Self::default() }
+    }
+
+    /// Makes a call whose arguments are not known.
+    pub(super) fn unknown() -> Self {
+        Self { is_partial: true, ..Self::default() }
+    }
+
+    /// Adds a piece of the arguments that was emitted.
+    pub(super) fn add(&mut self, piece: &str) {
+        if self.pieces.len() + piece.len() > MAX_PIECES {
+            self.is_partial = true;
+            self.pieces = String::new();
+        } else {
+            self.pieces.push_str(piece);
+        }
+    }
+
+    /// Whether the call was emitted with these arguments.
+    pub(super) fn has(&self, arguments: &str) -> bool {
+        let known = if self.is_whole { self.whole } else { Self::hash(&self.pieces) };
+        !self.is_partial && known == Self::hash(arguments)
+    }
+
+    /// Returns a hash that does not depend on the form of the JSON text.
+    fn hash(arguments: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        match serde_json::from_str::<serde_json::Value>(arguments) {
+            Ok(value) => value.to_string().hash(&mut hasher),
+            Err(_) => arguments.hash(&mut hasher),
+        }
+        hasher.finish()
+    }
 }
 
 /// The progress of an agent in its turn.

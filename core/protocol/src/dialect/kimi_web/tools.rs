@@ -33,7 +33,9 @@ impl KimiWeb {
             None => {
                 // The server names the tool with each piece; older releases name it only with the first.
                 let Some(name) = piece.name else { return Ok(()) };
-                progress.calls.insert(piece.tool_call_id.clone(), Call::default());
+                let mut call = Call::default();
+                call.add(piece.arguments_part.as_deref().unwrap_or_default());
+                progress.calls.insert(piece.tool_call_id.clone(), call);
                 progress.last = Some(piece.tool_call_id.clone());
                 self.push(agent, place, tool_call(piece.tool_call_id, name, piece.arguments_part), all);
             }
@@ -41,7 +43,8 @@ impl KimiWeb {
             Some(call) if call.is_whole => {}
             Some(call) if progress.last.as_ref() != Some(&piece.tool_call_id) => call.is_partial = true,
             Some(call) if call.is_partial => {}
-            Some(_) => {
+            Some(call) => {
+                call.add(piece.arguments_part.as_deref().unwrap_or_default());
                 let part = ToolCallPart { arguments_part: piece.arguments_part, extra: Default::default() };
                 self.push(agent, place, part.into(), all);
             }
@@ -72,7 +75,8 @@ impl KimiWeb {
         Ok(())
     }
 
-    /// Emits a call with all of its arguments, unless that was done.
+    /// Emits a call with all of its arguments, unless that was done. The arguments may differ from the pieces before, or from
+    /// those of another call with the same id.
     pub(super) fn tell_call(
         &mut self,
         agent: &str,
@@ -83,11 +87,11 @@ impl KimiWeb {
         all: &mut Vec<Incoming>,
     ) {
         let progress = self.agents.progress(agent);
-        if progress.calls.get(&id).is_some_and(|call| !call.is_partial) {
+        if progress.calls.get(&id).is_some_and(|call| call.has(&arguments)) {
             return;
         }
-        if progress.calls.len() < MAX_CALLS {
-            progress.calls.insert(id.clone(), Call { is_partial: false, is_whole: true });
+        if progress.calls.len() < MAX_CALLS || progress.calls.contains_key(&id) {
+            progress.calls.insert(id.clone(), Call::of_whole(&arguments));
         }
         progress.last = Some(id.clone());
         self.push(agent, place, tool_call(id, name, Some(arguments)), all);
@@ -107,7 +111,7 @@ impl KimiWeb {
         if id.is_empty() || progress.calls.contains_key(id) || progress.calls.len() >= MAX_CALLS {
             return;
         }
-        progress.calls.insert(id.to_owned(), Call { is_partial: true, is_whole: false });
+        progress.calls.insert(id.to_owned(), Call::unknown());
         progress.last = Some(id.to_owned());
         self.push(agent, place, tool_call(id.to_owned(), name.to_owned(), None), all);
     }

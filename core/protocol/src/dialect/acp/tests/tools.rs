@@ -4,7 +4,8 @@ use super::*;
 
 /// A session of a program with a tool `add`, of an agent that takes MCP servers over HTTP or does not.
 fn with_tool(http: bool) -> (Player, Value) {
-    let tool = crate::dialect::ToolOffer { name: "add".into(), description: "Adds".into(), parameters: json!({}) };
+    let parameters = json!({"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]});
+    let tool = crate::dialect::ToolOffer { name: "add".into(), description: "Adds".into(), parameters };
     let endpoint = crate::dialect::ToolsEndpoint {
         name: "program".into(),
         url: "http://127.0.0.1:1/mcp".into(),
@@ -40,17 +41,21 @@ fn own_tools_are_approved_under_own_names() {
         let params = json!({"sessionId": "s", "update": update});
         json!({"jsonrpc": "2.0", "method": "session/update", "params": params}).to_string()
     };
-    let call = |id: &str, name: &str| update(json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": name}));
-    let ask = |number: u64, id: &str, title: &str| {
+    let call = |id: &str, name: &str| {
+        let arguments = json!({"a": 1});
+        update(json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": name, "rawInput": arguments}))
+    };
+    let ask_about = |number: u64, call: Value| {
         let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
         let options = [option("always", "allow_always"), option("once", "allow_once"), option("no", "reject_once")];
-        let params = json!({"sessionId": "s", "options": options, "toolCall": {"toolCallId": id, "title": title}});
+        let params = json!({"sessionId": "s", "options": options, "toolCall": call});
         json!({"jsonrpc": "2.0", "id": number, "method": "session/request_permission", "params": params}).to_string()
     };
+    let ask = |number: u64, id: &str, title: &str| ask_about(number, json!({"toolCallId": id, "title": title}));
     let answer = |number: u64, outcome: Value| json!({"jsonrpc": "2.0", "id": number, "result": {"outcome": outcome}});
     player.sent();
     player.hear(&call("a", "mcp__program__add"));
-    player.hear(&ask(0, "a", "Running: something"));
+    player.hear(&ask(0, "a", "mcp__program__add"));
     assert_eq!(player.sent(), [answer(0, json!({"outcome": "selected", "optionId": "once"}))]);
     assert!(player.asked.is_empty());
     // Neither another server's, nor one that the program has not, nor one that only says so when it asks.
@@ -71,10 +76,37 @@ fn own_tools_are_approved_under_own_names() {
         player.hear(&with_kind(ask(number + 1, &second, "mcp__program__add"), kind));
         assert!(player.sent().is_empty(), "{kind}");
     }
-    assert_eq!(player.asked.len(), others.len() + 8);
+    // Nor a call that is described as something else.
+    let others_2 = [
+        json!({"title": "Delete everything: rm -rf ~"}),
+        json!({"rawInput": {"command": "rm -rf ~"}}),
+        json!({"rawInput": {"a": 1, "command": "rm -rf ~"}}),
+        json!({"rawInput": {"a": 2}}),
+        json!({"locations": [{"path": "/etc/passwd"}]}),
+        json!({"content": [{"type": "diff", "path": "/etc/passwd", "newText": "x"}]}),
+    ];
+    for (number, other) in (30..).zip(&others_2) {
+        let id = format!("other-{number}");
+        let mut asked = json!({"toolCallId": id, "title": "mcp__program__add"});
+        other.as_object().unwrap().iter().for_each(|(name, value)| asked[name] = value.clone());
+        player.hear(&call(&id, "mcp__program__add"));
+        player.hear(&ask_about(number, asked));
+        assert!(player.sent().is_empty(), "{other}");
+    }
+    // Nor a call whose arguments are unknown, or those of another tool.
+    for (number, arguments) in (50..).zip([json!(null), json!({}), json!({"b": 1})]) {
+        let id = format!("unknown-{number}");
+        let asked = json!({"toolCallId": id, "title": "mcp__program__add", "rawInput": arguments});
+        player.hear(&ask_about(number, asked));
+        assert!(player.sent().is_empty(), "{arguments}");
+    }
+    assert_eq!(player.asked.len(), others.len() + 8 + others_2.len() + 3);
     let calls: Vec<_> = player.trace.iter().filter(|line| line.starts_with("call")).map(String::as_str).collect();
     let expected = ["a add", "mcp__other__add mcp__other__add", "mcp__program__addition mcp__program__addition"];
-    assert_eq!(calls[..3], expected.map(|call| format!("call {call} \"\"")));
+    assert!(
+        calls.iter().zip(expected).all(|(call, expected)| call.starts_with(&format!("call {expected} "))),
+        "{calls:?}"
+    );
     // While the turn is being cancelled nothing is allowed any more.
     player.connection.cancel(1, player.now);
     player.look();

@@ -472,6 +472,8 @@ proptest! {
                     Event::StepBegin(_) => steps += 1,
                     Event::ContentPart(ContentPart::Text(part)) => read.push_str(&part.text),
                     Event::ToolCall(call) => {
+                        // A new call may have an old id.
+                        ended.remove(&call.id);
                         arguments.insert(call.id.clone(), call.function.arguments.unwrap_or_default());
                         last = Some(call.id);
                     }

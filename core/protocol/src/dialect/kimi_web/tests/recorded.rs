@@ -382,6 +382,8 @@ const RECORDINGS: &[Recording] = &[
             r#"call w1 Write """#,
             r#"part "{\"path\": \"/home/user/.kimi-code/sessions/wd_project_000000000000/session_54"#,
             r#"part "ba1aca/agents/main/plans/adam-warlock-moon-knight-carnage.md\", \"content\": \"#,
+            // The recording has another session in the pieces than in the whole call.
+            r#"call w1 Write "{\"path\":\"/home/user/.kimi-code/sessions/wd_project_000000000000/se"#,
             r#"result w1 Write ok "Wrote 16 bytes to /home/user/.kimi-code/sessions/wd_project_0000"#,
             r#"status "80 + 10""#,
             "StepBegin 2",
@@ -534,7 +536,7 @@ const RECORDINGS: &[Recording] = &[
             r#"outside: [agent-0 a1 coder] TurnBegin "do the sub task""#,
             "outside: [agent-0 a1 coder] StepBegin 1",
             r#"outside: [agent-0 a1 coder] call s1 Bash """#,
-            "outside: may Bash of agent-0 approval_0004: Running: echo sub (run command) {}",
+            r#"outside: may Bash of agent-0 approval_0004: Running: echo sub (run command) {"comman"#,
             "outside: resolved approval_0004 approve",
             r#"outside: [agent-0 a1 coder] call s1 Bash "{\"command\":\"echo sub\"}""#,
             r#"outside: [agent-0 a1 coder] result s1 Bash ok "sub\n""#,

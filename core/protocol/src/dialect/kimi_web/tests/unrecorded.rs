@@ -619,3 +619,17 @@ fn malformed_frame_does_no_harm() {
     player.look();
     assert_eq!(player.trace(), ["outside: unknown novelty"]);
 }
+
+#[test]
+fn call_that_differs_from_its_pieces_is_told_again() {
+    let mut player = Player::prompted();
+    let started =
+        |command: &str| json!({"turnId": 0, "toolCallId": "c1", "name": "Bash", "args": {"command": command}});
+    let piece = json!({"turnId": 0, "toolCallId": "c1", "name": "Bash", "argumentsPart": "{\"command\": \"ls\"}"});
+    player.frame("tool.call.delta", piece);
+    for command in ["ls", "rm x", "rm x", "ls"] {
+        player.frame("tool.call.started", started(command));
+    }
+    let calls = player.trace().into_iter().filter(|line| line.starts_with("call c1")).collect::<Vec<_>>();
+    assert_eq!(calls.len(), 3, "{calls:?}");
+}

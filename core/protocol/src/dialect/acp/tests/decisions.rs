@@ -1,0 +1,341 @@
+//! Decisions of a policy: they are about the call as its permission request describes it.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::connection::ToolRules;
+use crate::messages::{PolicyDecision, PolicyOutcome, ToolCallInfo};
+
+/// Allows `ls`, reading and the tool `add`, denies `rm` and files below `/etc`, and asks about the rest.
+#[derive(Debug)]
+struct Rules;
+
+impl ToolRules for Rules {
+    fn decide(&self, call: &ToolCallInfo, _: &str) -> PolicyDecision {
+        let text = |name: &str| call.arguments.as_ref().and_then(|arguments| arguments.get(name)?.as_str());
+        let mut paths = call.locations.iter().chain(&call.diffs).flatten().map(String::as_str).chain(text("path"));
+        let kind = call.kind.as_ref().map(|kind| kind.as_str());
+        let words = format!("{} {}", call.name, text("command").unwrap_or_default());
+        let decision = if paths.any(|path| path.starts_with("/etc")) || words.contains("rm ") {
+            PolicyOutcome::Deny
+        } else if text("command") == Some("ls") && kind != Some("delete") || kind == Some("read") || kind == Some("mcp")
+        {
+            PolicyOutcome::Allow
+        } else {
+            PolicyOutcome::Ask
+        };
+        let (tool_call, extra) = (call.clone(), Default::default());
+        PolicyDecision { tool_call, decision, rule: None, source: None, reason: None, part: None, extra }
+    }
+}
+
+/// A turn of a session with rules.
+struct Decided {
+    connection: Connection,
+    now: Instant,
+    number: u64,
+}
+
+/// What was seen of a request.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    /// The decision, and the call that it was about.
+    decision: Option<(PolicyOutcome, ToolCallInfo)>,
+    /// The option that was selected, unless the handler is asked.
+    selected: Option<String>,
+    /// The commands of the calls in the event stream.
+    calls: Vec<String>,
+}
+
+impl Decided {
+    fn new() -> Self {
+        let timing = Timing { handshake: MINUTE, cancel: MINUTE, answer: MINUTE, turn: None, idle: None };
+        let rules: Option<Arc<Box<dyn ToolRules>>> = Some(Arc::new(Box::new(Rules)));
+        let services = crate::dialect::Services { read_file: true, write_file: true, terminal: true };
+        let sources = AnswerSources { approval: AnswerSource::Handler, rules, services, ..AnswerSources::default() };
+        let mut decided = Self {
+            connection: Connection::new(Box::new(Acp::new(params())), timing, sources),
+            now: Instant::now(),
+            number: 0,
+        };
+        decided.connection.open(InitializeParams { services, ..InitializeParams::default() }, decided.now);
+        for line in [
+            json!({"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": 1, "agentCapabilities": {}}}),
+            json!({"jsonrpc": "2.0", "id": 1, "result": {"sessionId": "s"}}),
+        ] {
+            decided.hear(&line);
+        }
+        decided.connection.prompt(1, "go".into(), decided.now);
+        decided.seen();
+        decided
+    }
+
+    fn hear(&mut self, line: &Value) {
+        self.connection.handle_line(line.to_string().as_bytes(), self.now);
+    }
+
+    fn update(&mut self, update: Value) {
+        self.hear(
+            &json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}}),
+        );
+    }
+
+    fn call(&mut self, fields: Value) {
+        self.update(merged(json!({"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Bash"}), fields));
+    }
+
+    fn ask(&mut self, fields: Value) -> Seen {
+        self.number += 1;
+        let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
+        let options = [option("once", "allow_once"), option("always", "allow_always"), option("no", "reject_once")];
+        let call = merged(json!({"toolCallId": "t"}), fields);
+        let params = json!({"sessionId": "s", "options": options, "toolCall": call});
+        self.seen();
+        self.hear(
+            &json!({"jsonrpc": "2.0", "id": self.number, "method": "session/request_permission", "params": params}),
+        );
+        self.seen()
+    }
+
+    fn seen(&mut self) -> Seen {
+        let mut seen = Seen { decision: None, selected: None, calls: Vec::new() };
+        while let Some(output) = self.connection.poll_output() {
+            let Output::Event { event, .. } = output else { continue };
+            match *event {
+                Event::PolicyDecision(decision) => seen.decision = Some((decision.decision, decision.tool_call)),
+                Event::ToolCall(call) => {
+                    assert!(seen.decision.is_none(), "the call comes before the decision");
+                    seen.calls.push(call.function.arguments.unwrap_or_default());
+                }
+                _ => {}
+            }
+        }
+        let written = self.connection.poll_transmit();
+        for line in written.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let line: Value = serde_json::from_slice(line).expect("JSON");
+            let option = &line["result"]["outcome"]["optionId"];
+            seen.selected = seen.selected.or_else(|| option.as_str().map(str::to_owned));
+        }
+        seen
+    }
+}
+
+fn merged(mut base: Value, fields: Value) -> Value {
+    for (name, value) in fields.as_object().expect("an object") {
+        base[name] = value.clone();
+    }
+    base
+}
+
+#[test]
+fn request_counts_over_earlier_data() {
+    let command = |command: &str| json!({"kind": "execute", "rawInput": {"command": command}});
+    let path = |field: &str| match field {
+        "locations" => json!({"locations": [{"path": "/etc/passwd"}]}),
+        _ => json!({"content": [{"type": "diff", "path": "/etc/passwd", "newText": "x"}]}),
+    };
+    for (before, request, decision, is_changed) in [
+        (command("ls"), json!({}), "allow", false),
+        (command("ls"), command("ls"), "allow", false),
+        (json!({"rawInput": {"command": "ls", "cwd": "/"}}), command("ls"), "allow", false),
+        (command("ls"), json!({"title": "Running: ls"}), "allow", false),
+        (command("ls"), json!({"title": "ls (List files)", "rawInput": {"command": "ls"}}), "allow", false),
+        (json!({"kind": "other"}), command("ls"), "allow", false),
+        (command("ls"), command("rm -rf ~"), "deny", true),
+        (command("rm -rf ~"), command("ls"), "deny", true),
+        (command("ls"), command("git push"), "ask", true),
+        (command("git push"), command("ls"), "ask", true),
+        (command("ls"), json!({"title": "rm -rf ~"}), "deny", true),
+        (command("ls"), json!({"title": "rm -rf ~; ls"}), "deny", true),
+        (command("ls"), json!({"title": "git push"}), "ask", true),
+        (command("ls"), json!({"kind": "delete"}), "ask", true),
+        (command("ls"), json!({"name": "Delete"}), "allow", true),
+        (command("ls"), path("locations"), "deny", false),
+        (command("ls"), path("diffs"), "deny", false),
+        (merged(command("ls"), path("locations")), json!({"locations": [{"path": "/tmp/x"}]}), "deny", true),
+        (merged(command("ls"), path("diffs")), command("ls"), "deny", false),
+        (
+            json!({"kind": "read", "rawInput": {"path": "a"}}),
+            json!({"rawInput": {"path": "/etc/passwd"}}),
+            "deny",
+            true,
+        ),
+    ] {
+        let mut session = Decided::new();
+        session.call(before.clone());
+        let seen = session.ask(request.clone());
+        let (outcome, call) = seen.decision.expect("a decision");
+        assert_eq!(outcome.as_str(), decision, "{before} {request}");
+        assert_eq!(call.changed, is_changed.then_some(true), "{before} {request}");
+        if let Some(asked) = request["rawInput"]["command"].as_str() {
+            assert_eq!(call.arguments.expect("arguments")["command"], asked, "{before} {request}");
+        }
+        let selected = match decision {
+            "allow" => Some("once"),
+            "deny" => Some("no"),
+            _ => None,
+        };
+        assert_eq!(seen.selected.as_deref(), selected, "{before} {request}");
+    }
+}
+
+#[test]
+fn changed_arguments_are_told_before_decision() {
+    let mut session = Decided::new();
+    session.call(json!({"rawInput": {"command": "ls"}}));
+    let seen = session.ask(json!({"rawInput": {"command": "rm -rf ~"}}));
+    assert_eq!(seen.calls, [r#"{"command":"rm -rf ~"}"#]);
+}
+
+#[test]
+fn call_with_id_of_ended_call_is_new() {
+    let mut session = Decided::new();
+    session.call(json!({"rawInput": {"command": "ls"}}));
+    assert_eq!(session.ask(json!({})).selected.as_deref(), Some("once"));
+    session.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed"}));
+    let seen = session.ask(json!({"rawInput": {"command": "rm -rf ~"}}));
+    assert_eq!(seen.selected.as_deref(), Some("no"));
+    session.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "failed"}));
+    // Nothing is known of this call but its id.
+    assert_eq!(session.ask(json!({})).selected, None);
+    session.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed"}));
+    session.call(json!({"rawInput": {"command": "ls"}}));
+    assert_eq!(session.ask(json!({})).selected.as_deref(), Some("once"), "the earlier calls have ended");
+}
+
+#[test]
+fn arguments_in_pieces_are_one_statement() {
+    let mut session = Decided::new();
+    let text = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+    session.call(json!({"status": "pending", "content": text("")}));
+    for piece in ["{\"command\":", "{\"command\": \"l", "{\"command\": \"ls\"}"] {
+        session.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "content": text(piece)}));
+    }
+    let (outcome, call) = session.ask(json!({"rawInput": {"command":"ls"}})).decision.expect("a decision");
+    assert_eq!((outcome, call.changed), (PolicyOutcome::Allow, None));
+    let (outcome, call) = session.ask(json!({"rawInput": {"command":"ls -la"}})).decision.expect("a decision");
+    assert_eq!((outcome, call.changed), (PolicyOutcome::Ask, Some(true)));
+}
+
+#[test]
+fn approval_for_session_covers_same_call_only() {
+    let mut session = Decided::new();
+    session.call(json!({"rawInput": {"command": "git push"}}));
+    session.number = 1;
+    let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
+    let options = [option("once", "allow_once"), option("always", "allow_always"), option("no", "reject_once")];
+    let params = json!({"sessionId": "s", "options": options, "toolCall": {"toolCallId": "t"}});
+    session.hear(&json!({"jsonrpc": "2.0", "id": 9, "method": "session/request_permission", "params": params}));
+    let asked = std::iter::from_fn(|| session.connection.poll_output()).find_map(|output| match output {
+        Output::Ask { key, .. } => Some(key),
+        _ => None,
+    });
+    session.connection.answer(asked.expect("a question"), &Answer::Approval(Approval::ApproveForSession), session.now);
+    assert_eq!(session.seen().selected.as_deref(), Some("once"), "the agent keeps asking");
+    assert_eq!(
+        session
+            .ask(json!({"toolCallId": "u", "title": "Bash", "rawInput": {"command": "git push"}}))
+            .selected
+            .as_deref(),
+        Some("once")
+    );
+    assert_eq!(
+        session.ask(json!({"toolCallId": "v", "title": "Bash", "rawInput": {"command": "git push -f"}})).selected,
+        None
+    );
+    let elsewhere =
+        json!({"toolCallId": "w", "title": "Bash", "rawInput": {"command": "git push"}, "locations": [{"path": "/x"}]});
+    assert_eq!(session.ask(elsewhere).selected, None);
+}
+
+#[test]
+fn files_and_terminals_are_denied_before_handler() {
+    for (method, params, is_denied) in [
+        ("fs/read_text_file", json!({"path": "/project/a"}), false),
+        ("fs/read_text_file", json!({"path": "/etc/passwd"}), true),
+        ("fs/write_text_file", json!({"path": "/etc/passwd", "content": "x"}), true),
+        ("terminal/create", json!({"command": "ls"}), false),
+        ("terminal/create", json!({"command": "rm x"}), true),
+    ] {
+        let mut session = Decided::new();
+        let params = merged(json!({"sessionId": "s"}), params);
+        session.hear(&json!({"jsonrpc": "2.0", "id": 5, "method": method, "params": params}));
+        let outputs: Vec<_> = std::iter::from_fn(|| session.connection.poll_output()).collect();
+        let is_asked = outputs.iter().any(|output| matches!(output, Output::Ask { .. }));
+        assert_eq!(is_asked, !is_denied, "{method} {params}");
+        let written = String::from_utf8(session.connection.poll_transmit()).expect("text");
+        assert_eq!(written.contains("the user's policy denies this"), is_denied, "{written}");
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Call(Option<&'static str>),
+    Update(Option<&'static str>),
+    Ask(Option<&'static str>),
+    End,
+}
+
+fn steps() -> impl Strategy<Value = Vec<(&'static str, Step)>> {
+    let command = || prop::sample::select(vec![None, Some("ls"), Some("ls"), Some("git"), Some("rm x")]);
+    let step = prop_oneof![
+        1 => command().prop_map(Step::Call),
+        1 => command().prop_map(Step::Update),
+        3 => command().prop_map(Step::Ask),
+        1 => Just(Step::End),
+    ];
+    prop::collection::vec((prop::sample::select(vec!["a", "b"]), step), 1..24)
+}
+
+proptest! {
+    /// A model that remembers all commands that were named for an open id, and the newest.
+    #[test]
+    fn no_decision_is_about_older_data_than_newest(steps in steps()) {
+        let mut session = Decided::new();
+        let mut open: HashMap<&str, Vec<&str>> = HashMap::new();
+        for (id, step) in steps {
+            let with = |mut fields: Value, command: Option<&str>| {
+                if let Some(command) = command {
+                    fields["rawInput"] = json!({"command": command});
+                }
+                fields
+            };
+            match step {
+                Step::Call(command) => {
+                    session.call(with(json!({"toolCallId": id}), command));
+                    open.entry(id).or_default().extend(command);
+                }
+                Step::Update(command) if open.contains_key(id) => {
+                    session.update(with(json!({"sessionUpdate": "tool_call_update", "toolCallId": id}), command));
+                    open.entry(id).or_default().extend(command);
+                }
+                Step::End if open.contains_key(id) => {
+                    let ended = json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "completed"});
+                    session.update(ended);
+                    open.remove(id);
+                }
+                Step::Ask(command) => {
+                    let seen = session.ask(with(json!({"toolCallId": id}), command));
+                    let known = open.entry(id).or_default();
+                    known.extend(command);
+                    let (outcome, call) = seen.decision.expect("a decision");
+                    let decided = call.arguments.as_ref().and_then(|arguments| arguments.get("command")?.as_str());
+                    prop_assert_eq!(decided, known.last().copied());
+                    let expected = if known.contains(&"rm x") {
+                        PolicyOutcome::Deny
+                    } else if known.is_empty() || known.contains(&"git") {
+                        PolicyOutcome::Ask
+                    } else {
+                        PolicyOutcome::Allow
+                    };
+                    prop_assert_eq!(outcome, expected);
+                    let is_changed = known.iter().any(|command| Some(command) != known.last());
+                    prop_assert_eq!(call.changed, is_changed.then_some(true));
+                }
+                Step::Update(_) | Step::End => {}
+            }
+        }
+    }
+}
