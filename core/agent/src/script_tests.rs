@@ -22,7 +22,10 @@ fn script_error_names_its_place() {
         (json!([7]), "turn 1: must be a list of actions, or an object"),
         (json!([[], {"status": "finished"}]), "turn 2: \"actions\" is missing"),
         (json!([{"text": "a"}]), "turn 1: is an action: a script is a list of turns, and a turn a list of actions"),
-        (json!([{"actions": [], "status": "done"}]), "turn 1: \"status\" must be \"finished\", \"cancelled\" or"),
+        (
+            json!([{"actions": [], "status": "done"}]),
+            "turn 1: \"status\" must be \"finished\", \"cancelled\", \"max_steps_reached\"",
+        ),
         (json!([[], [{}, 7]]), "turn 2, action 1: has no action in it"),
         (json!([[{"text": "a"}, 7]]), "turn 1, action 2: must be an object, not 7"),
         (json!([[{"txt": "a"}]]), "turn 1, action 1: unknown action \"txt\" (there are text, think,"),

@@ -101,8 +101,8 @@ fn embedded(text: &str) -> String {
 #[test]
 fn page_has_json_that_no_value_holds() {
     let nested = format!("{}1{}", "[".repeat(200), "]".repeat(200));
-    // The event of deep nesting has an error instead.
-    for (raw, places) in [("1e999", 2), (r#""\ud800""#, 2), (&nested, 1), ("12345678901234567890123", 1)] {
+    // The event of deep nesting has a text instead, and that of half a character U+FFFD.
+    for (raw, places) in [("1e999", 2), (r#""\ud800""#, 1), (&nested, 1), ("12345678901234567890123", 1)] {
         let raw = format!(r#""x":{raw}"#);
         let text = RECORDING.replace(r#""payload":{"type""#, &format!(r#""payload":{{{raw},"type""#));
         assert_eq!(embedded(&text).matches(&raw).count(), places, "{raw}");

@@ -134,8 +134,11 @@ async fn agent_death_is_reported_after_last_events() {
         let Error::AgentExited(exit) = &error else { panic!("{error:?}") };
         assert_eq!((exit.exit_code, exit.signal.as_deref()), (code, signal));
         assert!(exit.stderr.contains("fatal: memory"), "{}", exit.stderr);
-        assert_eq!(session.prompt("again").unwrap_err(), error);
-        assert_eq!(session.set_plan_mode(true).await.unwrap_err(), error);
+        assert_eq!(error.result().map(|result| &*result.text), Some("I feel "));
+        // Later calls fail in the same way, but they end no turn.
+        for later in [session.prompt("again").unwrap_err(), session.set_plan_mode(true).await.unwrap_err()] {
+            assert_eq!((later.to_string(), later.result()), (error.to_string(), None));
+        }
         assert_eq!(session.state().as_str(), "closed");
         session.close().await.unwrap();
     }

@@ -307,7 +307,8 @@ async fn served_output_is_approved() {
     assert_eq!(listed.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["final_result"]);
     let function = json!({"name": "mcp__program__final_result", "arguments": "{\"n\": 3}"});
     agent.event("ToolCall", json!({"type": "function", "id": "t", "function": function})).await;
-    agent.ask_approval("a").await;
+    let asked = json!({"id": "a", "tool_call_id": "t", "sender": "mcp__program__final_result", "action": "call", "description": ""});
+    agent.request("a", "ApprovalRequest", asked).await;
     assert_eq!(agent.read().await["result"]["response"], "approve");
     let (failed, reason) = call(&client, "final_result", json!({"n": "3"})).await;
     assert!(failed && reason.contains("- /n: want integer, but got string"), "{reason}");
