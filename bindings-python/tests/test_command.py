@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +69,9 @@ def test_doctor_finds_agent() -> None:
 @on_unix
 def test_interrupt_cancels_run() -> None:
     words = command("run", [HANGING], "go")
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
+    with started(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
-        assert child.stdout.read(2) == b"On"
+        assert shown_until(child.stdout.fileno(), "On") == "On"
         child.send_signal(signal.SIGINT)
         assert child.wait(DEADLINE) == 130
 
@@ -76,39 +79,75 @@ def test_interrupt_cancels_run() -> None:
 @on_unix
 @pytest.mark.parametrize(("key", "response"), [("y", "approve"), ("n", "reject"), ("a", "approve_for_session")])
 def test_terminal_is_asked(key: str, response: str) -> None:
-    import pty
-
-    words = command("run", [[*ASKING, {"text": "{{last.response}}"}]], "go")
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs) as child:
-        os.close(theirs)
-        assert "approve: Shell ls" in shown_until(ours, "in this session: ")
-        os.write(ours, b"maybe\n")
-        shown_until(ours, "in this session: ")
-        os.write(ours, f"{key}\n".encode())
-        shown = shown_until(ours, "; session ")
+    with asked([[*ASKING, {"text": "{{last.response}}"}]]) as (child, terminal):
+        shown = shown_until(terminal, "in this session: ")
+        assert "approve:\r\n  tool: Shell\r\n" in shown
+        assert "argument command: ls\r\n" in shown
+        os.write(terminal, b"maybe\n")
+        shown_until(terminal, "in this session: ")
+        os.write(terminal, f"{key}\n".encode())
+        shown = shown_until(terminal, "; session ")
         assert child.wait(DEADLINE) == 0
-    os.close(ours)
     assert f"\n{response}\r\n" in shown or response == "reject"
 
 
 @on_unix
+def test_long_action_is_approved_on_its_last_part() -> None:
+    words = "".join(f"echo {number}\n" for number in range(200))
+    call = {"name": "Shell", "arguments": {"command": words}, "approve": True}
+    with asked([[{"tool_call": call}, {"text": "{{last.response}}"}]]) as (child, terminal):
+        assert "approve (part 1 of " in shown_until(terminal, "[m]ore, [n]o: ")
+        os.write(terminal, b"y\n")
+        shown = shown_until(terminal, "[n]o: ")
+        assert "approve (part 1 of " in shown
+        while shown.endswith("[m]ore, [n]o: "):
+            os.write(terminal, b"m\n")
+            shown = shown_until(terminal, "[m]ore, [n]o: ", "in this session: ")
+        assert "echo 199" in shown
+        os.write(terminal, b"y\n")
+        assert "\napprove\r\n" in shown_until(terminal, "; session ")
+        assert child.wait(DEADLINE) == 0
+
+
+@on_unix
 def test_interrupt_ends_question() -> None:
+    with asked([ASKING]) as (child, terminal):
+        shown_until(terminal, "in this session: ")
+        child.send_signal(signal.SIGINT)
+        shown_until(terminal, "; session ")
+        assert child.wait(DEADLINE) == 130
+
+
+@contextmanager
+def started(words: list[str], **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Starts a process. It is killed if the test fails, so that nothing waits for it."""
+    with subprocess.Popen(words, **streams) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+@contextmanager
+def asked(turns: list[Any]) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Starts `kimi-agent run` at a terminal, and returns the process and our end of the terminal."""
     import pty
 
     ours, theirs = pty.openpty()
-    with subprocess.Popen(command("run", [ASKING], "go"), stdin=theirs, stdout=theirs, stderr=theirs) as child:
-        os.close(theirs)
-        shown_until(ours, "in this session: ")
-        child.send_signal(signal.SIGINT)
-        shown_until(ours, "; session ")
-        assert child.wait(DEADLINE) == 130
-    os.close(ours)
+    try:
+        with started(command("run", turns, "go"), stdin=theirs, stdout=theirs, stderr=theirs) as child:
+            os.close(theirs)
+            yield child, ours
+    finally:
+        os.close(ours)
 
 
-def shown_until(terminal: int, end: str) -> str:
-    """Returns the output of the terminal up to this text."""
+def shown_until(descriptor: int, *ends: str) -> str:
+    """Returns the output up to one of these texts. Fails if nothing more comes."""
     shown = b""
-    while not shown.endswith(end.encode()):
-        shown += os.read(terminal, 1)
+    while not shown.endswith(tuple(end.encode() for end in ends)):
+        assert select.select([descriptor], [], [], DEADLINE)[0], shown.decode(errors="replace")
+        byte = os.read(descriptor, 1)
+        assert byte, shown.decode(errors="replace")
+        shown += byte
     return shown.decode()
