@@ -40,6 +40,7 @@ RETURNED = {
     "Batch",
     "Cassette",
     "EventIterator",
+    "Files",
     "FunctionTool",
     "Replay",
     "Session",

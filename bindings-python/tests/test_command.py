@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -119,9 +119,11 @@ def test_interrupt_ends_question() -> None:
 
 
 @contextmanager
-def started(words: list[str], **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
+def started(
+    words: list[str], *, stdin: int, stdout: int, stderr: int | None = None
+) -> Generator[subprocess.Popen[bytes]]:
     """Starts a process. It is killed if the test fails, so that nothing waits for it."""
-    with subprocess.Popen(words, **streams) as child:
+    with subprocess.Popen(words, stdin=stdin, stdout=stdout, stderr=stderr) as child:
         try:
             yield child
         finally:
@@ -129,7 +131,7 @@ def started(words: list[str], **streams: Any) -> Iterator[subprocess.Popen[bytes
 
 
 @contextmanager
-def asked(turns: list[Any]) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def asked(turns: list[Any]) -> Generator[tuple[subprocess.Popen[bytes], int]]:
     """Starts `kimi-agent run` at a terminal, and returns the process and our end of the terminal."""
     import pty
 

@@ -6,7 +6,10 @@ venv=$(cd "$1" && pwd)
 cd "$(mktemp -d)"
 # It takes a `Literal` of several values for a union, which it then does not find at run time. The methods of `Opening`,
 # `Replay`, `Batch` and `Stream` raise an error with the remedy. They are hidden from type checkers, which refuse a plain `with`, `await` or `for`.
+# Two errors always have the `result` that other errors may have: their constructors set it, and not the class.
 cat >allowed <<'EOF'
+kimi_agent._errors.BudgetExceeded.result
+kimi_agent._errors.OutputInvalid.result
 kimi_agent._errors.RpcErrorCode
 kimi_agent._option_types.Dialect
 kimi_agent._hook_types.HookEvent

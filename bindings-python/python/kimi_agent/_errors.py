@@ -435,8 +435,8 @@ class AnswerTruncated(KimiAgentError):
     >>> result = await turn.result()
     >>> try:
     ...     print(result.raise_for_status().text)
-    ... except AnswerTruncated as error:
-    ...     print(f"cut after {error.result.text!r}")
+    ... except AnswerTruncated:
+    ...     print(f"cut after {result.text!r}")
     cut after 'Once upon a'
     """
 
