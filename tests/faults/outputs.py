@@ -170,7 +170,7 @@ def contacted() -> Iterator[str]:
 
 
 def hanging() -> Iterator[Fault]:
-    """A check of the program that never ends; then the next turn, whose check does."""
+    """A check of the program that never ends; then the next turn, if the check was one of its turn alone."""
     cancelled = {"status": "cancelled"}
     late, spent = (
         error("timeout", "the prompt's `timeout`"),
@@ -185,13 +185,13 @@ def hanging() -> Iterator[Fault]:
     for way, (steps, limits) in ways.items():
         word, family = way.strip("`()"), f"`output`: the check of the program never ends: {way}"
         calm = word in ("cancel", "close")
-        again = (PROMPT, values(COUNTED), CLOSE)
+        # The check belongs to the session. If the turn ends before it has begun, a next turn would be the one that hangs.
         yield Fault(
             family,
             f"output_check_hangs_tool_{word}",
             (OPEN, step("prompt", input="hi", prompt_options=limits), step("next", until="ToolCallRequest"), *steps,
-             *(() if word == "close" else again)),
-            [[call(COUNTED)], [call(COUNTED, 2)]],
+             *(() if word == "close" else (CLOSE,))),
+            [[call(COUNTED)]],
             options=shaped(COUNT, check=HANGS),
             calm=calm,
         )  # fmt: skip
