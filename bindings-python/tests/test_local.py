@@ -11,8 +11,6 @@ import pytest
 from kimi_agent import InvalidOption, create_session, files, terminals
 from kimi_agent.testing import scripted_agent
 
-pytestmark = pytest.mark.asyncio
-
 SAY: dict[str, Any] = {"text": "{{last.content}}"}
 
 

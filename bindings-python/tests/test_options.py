@@ -23,8 +23,8 @@ from kimi_agent.testing import scripted_agent
 
 NAMES = """
     work_dir session_id model thinking yolo config_file config executable env mcp_configs agent_file skills_dir tools
-    max_steps_per_turn max_retries_per_step policy on_approval on_question on_read_file on_write_file on_terminal hooks
-    on_event on_stderr client_name client_version record redact session_budget output telemetry
+    max_steps_per_turn max_retries_per_step policy enforce on_approval on_question on_read_file on_write_file
+    on_terminal hooks on_event on_stderr client_name client_version record redact session_budget output telemetry
     extra_args read_session_files dialect handshake_timeout cancel_timeout close_timeout idle_timeout turn_timeout
     max_line_bytes event_buffer_bytes
 """

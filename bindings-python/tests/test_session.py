@@ -107,7 +107,7 @@ async def test_result_alone_completes_turn() -> None:
     async with open_session([{"text": "Once"}, {"step": None}, {"text": ["Twi", "ce"]}]) as session:
         turn = session.prompt("Go")
         result = await turn.result()
-        assert result == PromptResult("finished", 2, "Twice", TokenUsage(0, 0, 0, 0))
+        assert result == PromptResult("finished", 2, "Twice", TokenUsage(0, 0, 0, 0), stop_reason="finished")
         assert result.raise_for_status() is result
         assert await turn.result() == result
         # Its events are still there for a reader.
