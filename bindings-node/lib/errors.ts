@@ -409,6 +409,7 @@ abstract class ServiceError extends RpcError {
  * ```
  */
 export class LlmServiceError extends ServiceError {
+  /** The stable name of the error. */
   override readonly code = "llm_service_error";
   override readonly retryable: boolean = true;
 }
@@ -427,6 +428,7 @@ export class LlmServiceError extends ServiceError {
  * ```
  */
 export class ContextTooLong extends ServiceError {
+  /** The stable name of the error. */
   override readonly code = "context_too_long";
 }
 
@@ -444,6 +446,7 @@ export class ContextTooLong extends ServiceError {
  * ```
  */
 export class AuthExpired extends ServiceError {
+  /** The stable name of the error. */
   override readonly code = "auth_expired";
 }
 
