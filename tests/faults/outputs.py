@@ -185,7 +185,7 @@ def hanging() -> Iterator[Fault]:
     for way, (steps, limits) in ways.items():
         word, family = way.strip("`()"), f"`output`: the check of the program never ends: {way}"
         calm = word in ("cancel", "close")
-        # The check belongs to the session. If the turn ends before it has begun, a next turn would be the one that hangs.
+        # The check belongs to the session: if the turn ended before it has begun, it would hang the next turn.
         yield Fault(
             family,
             f"output_check_hangs_tool_{word}",
