@@ -112,7 +112,7 @@ export async function main(): Promise<void> {
   }
   const result = await turn.result();
   same<typeof result, PromptResult<undefined>>(true);
-  same<typeof result.status, "finished" | "cancelled" | "max_steps_reached">(true);
+  same<typeof result.status, "finished" | "cancelled" | "max_steps_reached" | "truncated" | "refused">(true);
   result.raiseForStatus().usage.output.toFixed();
 
   for await (const step of session.prompt([{ type: "text", text: "hi" }]).steps) {
