@@ -162,6 +162,10 @@ test: ## Runs the complete proof: every behaviour once. About 25 minutes on two 
 proof: ## The same with lint, as CI runs it.
 	@"$(PYTHON)" tools/proof.py lint $(TESTS)
 
+.PHONY: quick
+quick: ## Between two edits: checks what the changed files can have broken, in about three minutes on a built tree.
+	@"$(PYTHON)" tools/quick.py
+
 # All Pythons, more repetitions, more releases, published packages: long, and has rarely found what `make test` had not.
 .PHONY: test-nightly
 test-nightly: build ## Runs what takes long and rarely fails. Some hours; most of it is test-mutants and test-real.
