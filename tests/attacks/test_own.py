@@ -372,7 +372,7 @@ def test_node_accepts_values_of_another_realm(tmp_path: Path) -> None:
             await one(Object.assign(Object.create(null), { onApproval: () => "approve" })),
             await one({ onApproval: () => "reject" }),
             await one({ onApproval: () => { throw new Error("of this realm"); } }),
-            await one({ config: { list: [1, new Map()] } }),
+            await one({ config: { list: [1, new Date(0)] } }),
           ].join();
         })()`, context);
         console.log(said);
