@@ -140,7 +140,7 @@ pub fn held_text(json: &str) -> Value {
     parsed(json).unwrap_or_else(|_| json.into())
 }
 
-/// Parses JSON, or what is nearly JSON: see [`lenient`].
+/// Parses JSON, or what is nearly JSON: it may have unpaired surrogates, control characters and invalid UTF-8.
 ///
 /// # Errors
 /// Returns the problem that a strict parser finds if the text is neither.
