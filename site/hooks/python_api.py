@@ -32,9 +32,9 @@ SUBJECTS = {
         ("_batch", "_job"),
     ),
     "tools": (
-        "Tools and images",
-        "Tools of the program, images in prompts, and safe text.",
-        ("_tool", "_function_tool", "_image", "_printable"),
+        "Tools, files, terminals and images",
+        "Tools of the program, ready handlers, images in prompts, and safe text.",
+        ("_tool", "_function_tool", "_local", "_image", "_printable"),
     ),
     "messages": (
         "Events, requests and content",
