@@ -38,7 +38,7 @@ def repair(folder: Path, command: list[str], output: str) -> None:
     """Has the agent change the files in the folder."""
     rules = {
         "default": "deny",
-        "deny": ["edit(tests/**)", "edit(.git)", "edit(.git/**)"],
+        "deny": ["edit(tests/**)", "edit(.git)"],
         "allow": ["read(**)", "search(**)", "think", "edit(**)", f"execute({shlex.join(command)})"],
     }
     prompt = PROMPT.format(command=shlex.join(command), output=output[-LONGEST:])

@@ -72,7 +72,7 @@ def test_repair_is_printed_as_diff(agent: Callable[..., Environment], project: P
     done = repair(project, agent([turn]), "sed -i 's/return 0/return sum(prices)/' shop.py")
     assert done.returncode == 0, done.stderr
     assert "-    return 0\n+    return sum(prices)\n" in done.stdout
-    assert done.stderr == "denied: 'WriteFile'\ndenied: 'Push it'\nRepaired.\n"
+    assert done.stderr == "denied: 'WriteFile'\ndenied: 'Shell'\nRepaired.\n"
 
 
 def test_changed_tests_do_not_count(agent: Callable[..., Environment], project: Path) -> None:
