@@ -5,7 +5,8 @@
     tools/proof.py --at-once 1 lint        one target at a time
 
 What a target prints appears when it has ended, in one piece. `.cache/durations.json` has the seconds of each target and
-of each case of the last run. The exit code is 1 if a target failed or left something behind.
+of each case of the last run. The exit code is 1 if a target failed, or if a process or a git
+worktree is left. Temporary files that are left are named and deleted.
 """
 
 from __future__ import annotations
