@@ -164,11 +164,11 @@ def _left(pid: int) -> str | None:
 def _agents(pid: int) -> list[str]:
     """The children of a process that are agents, by their command line, and those that nobody has reaped."""
     found = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
+    for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            state, parent = status.read_text().rpartition(")")[2].split()[:2]
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
             if int(parent) == pid:
-                line = status.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 if "scripted-agent" in line or state == "Z":
-                    found.append(f"{status.parent.name} {state} {line}")
+                    found.append(f"{folder.name} {state} {line}")
     return found

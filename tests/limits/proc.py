@@ -72,7 +72,7 @@ def descriptors(pid: int) -> Counter[str]:
     for link in Path(f"/proc/{pid}/fd").iterdir():
         try:
             found[os.readlink(link).split(":")[0]] += 1
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             continue
     return found
 
@@ -80,9 +80,10 @@ def descriptors(pid: int) -> Counter[str]:
 def children(pid: int) -> list[str]:
     """Its children by name; ` Z` follows the name of a child that was not reaped."""
     found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    # A glob with more than the wildcard looks at each file first, and fails for a process that has just ended.
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
-            text = stat.read_text()
+            text = (folder / "stat").read_text()
         except (FileNotFoundError, ProcessLookupError):
             continue
         name, rest = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()

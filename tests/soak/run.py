@@ -135,11 +135,11 @@ class Player:
     def left(self) -> list[str]:
         """Processes that the player's sessions have started, wherever they are."""
         found = []
-        for environ in Path("/proc").glob("[0-9]*/environ"):
+        for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                pid = int(environ.parent.name)
-                if pid != self.pid and self.mark.encode() in environ.read_bytes() and not is_thread_like(pid, self.pid):
-                    found.append(f"{pid} {(environ.parent / 'cmdline').read_bytes().decode(errors='replace')}")
+                pid, environ = int(folder.name), (folder / "environ").read_bytes()
+                if pid != self.pid and self.mark.encode() in environ and not is_thread_like(pid, self.pid):
+                    found.append(f"{pid} {(folder / 'cmdline').read_bytes().decode(errors='replace')}")
         return found
 
     def files(self) -> list[str]:
