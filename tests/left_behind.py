@@ -35,6 +35,17 @@ MARK = "KIMI_AGENT_TEST_RUN"
 # A server of an agent may take 9 seconds to end its tools after its program has ended; the rest is for a busy machine.
 PATIENCE = 60.0
 
+# What programs of others leave in the folder for temporary files, however they end.
+OF_OTHERS = (
+    "pytest-of-*",  # pytest keeps the folders of its last runs, for a look
+    "cc-socks",  # Claude Code: sockets of its tools
+    "claude-*",  # Claude Code: the output of background commands
+    "gemini-client-error-*",  # Gemini CLI: a report of each error of its model's service
+    "opencode",  # OpenCode: its logs and libraries
+    "qwen-socks-*",  # Qwen Code: the socket of a session
+    "node-compile-cache",  # Node: compiled programs of npm
+)
+
 
 @dataclass(frozen=True)
 class Process:
@@ -159,10 +170,12 @@ def worktrees(root: Path) -> list[str]:
 
 
 def entries(folder: Path) -> Iterator[str]:
-    """A sentence for each entry of the run's folder."""
-    # pytest keeps the folders of its last runs, for a look.
-    for path in sorted(path for path in folder.iterdir() if not path.name.startswith("pytest-of-")):
+    """A sentence for each entry of a folder for temporary files."""
+    for path in sorted(path for path in folder.iterdir() if not any(path.match(name) for name in OF_OTHERS)):
         inside = sorted(entry.name for entry in path.iterdir()) if path.is_dir() and not path.is_symlink() else []
+        if path.name.isdecimal() and path.is_dir():
+            yield from entries(path)
+            continue
         if path.name == f"kimi-agent-{os.getuid()}":
             yield from (f"The private folder {path / name} is left." for name in inside)
             continue
@@ -173,7 +186,8 @@ def entries(folder: Path) -> Iterator[str]:
 
 def before(file: Path) -> dict[str, str]:
     """Writes down what is there, and returns the variables of everything that is started next."""
-    # Short, because the path of a socket has at most 107 bytes.
+    # Short, because the path of a socket has at most 107 bytes. A folder below it whose name is a number is one more of
+    # the kind: programs that run side by side have one each.
     temporary = tempfile.mkdtemp(prefix="k-")
     run = {
         "mark": uuid.uuid4().hex,

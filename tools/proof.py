@@ -5,8 +5,8 @@
     tools/proof.py --at-once 1 lint        one target at a time
 
 What a target prints appears when it has ended, in one piece. `.cache/durations.json` has the seconds of each target and
-of each case of the last run. The exit code is 1 if a target failed, or if a process or a git
-worktree is left. Temporary files that are left are named and deleted.
+of each case of the last run. The exit code is 1 if a target failed, or if it left something behind: a process, a git
+worktree, a temporary file.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ class Step:
     """A target, and what came of it."""
 
     target: str
+    # Its own folder for temporary files, so that it is known who left what is there.
+    folder: str = ""
     output: str = ""
     seconds: float = 0.0
     failed: bool = False
@@ -91,7 +93,9 @@ class Step:
 class Proof:
     """The targets of a run."""
 
+    temporary: str
     make: str = "make"
+    begun: list[Step] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -117,10 +121,14 @@ class Proof:
     def step(self, target: str) -> None:
         step = Step(target)
         started = time.monotonic()
+        with self.lock:
+            step.folder = os.path.join(self.temporary, str(len(self.begun)))
+            self.begun.append(step)
+        os.mkdir(step.folder)
         with tempfile.TemporaryFile() as log:
             command = [self.make, "--no-print-directory", target]
             quiet: Any = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT, "check": False}
-            ended = subprocess.run(command, cwd=ROOT, env=environment(target), **quiet)
+            ended = subprocess.run(command, cwd=ROOT, env={**environment(target), "TMPDIR": step.folder}, **quiet)
             log.seek(0)
             step.output = log.read().decode("utf-8", "replace")
         step.seconds = time.monotonic() - started
@@ -175,7 +183,7 @@ def main() -> int:
     DURATIONS.parent.mkdir(exist_ok=True)
     noted = DURATIONS.with_name("before.json")
     os.environ.update(left_behind.before(noted))
-    proof = Proof(os.environ.get("MAKE", "make"))
+    proof = Proof(os.environ["TMPDIR"], os.environ.get("MAKE", "make"))
     # What several targets need is there before they begin, so that no two of them make it.
     targets = [target for target in chosen.targets if target not in FIRST]
     for some, at_once in ((["setup"], 1), (["build", "fetch"], 2), (targets, chosen.at_once)):
@@ -186,11 +194,12 @@ def main() -> int:
     print(f"\nall of it took {time.monotonic() - started:.0f} s; .cache/durations.json has the durations")
     for step in proof.failed:
         print(f"\n--- failures of {step.target}", *step.failures(), sep="\n")
-    found = left_behind.after(noted)
-    print("\n=== What the tests have left behind", *(found or ["nothing"]), sep="\n")
-    # Files are in the folder of this run, which is deleted. Other agents keep logs and sockets there.
+    left = left_behind.after(noted)
+    print("\n=== What the tests have left behind", *(left or ["nothing"]), sep="\n")
+    for step in proof.steps:
+        if any(f"{step.folder}{os.sep}" in sentence for sentence in left):
+            print(f"{step.folder} is of {step.target}")
     subprocess.run(["rm", "-rf", "--", os.environ["TMPDIR"]], check=False)
-    left = [sentence for sentence in found if not sentence.startswith(("The temporary ", "The private folder "))]
     if proof.failed or left:
         print("\nfailed:", *(step.target for step in proof.failed), *(["left behind"] if left else []))
         return 1

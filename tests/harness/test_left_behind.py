@@ -117,6 +117,12 @@ class LeftBehind(unittest.TestCase):
             ],
         )
 
+    def test_files_of_a_target_are_named_and_those_of_other_programs_are_not(self) -> None:
+        (self.temporary / "3" / "qwen-socks-1").mkdir(parents=True)
+        self.assertEqual(self.left(), [])
+        (self.temporary / "3" / "qwen-sockets").mkdir(parents=True)
+        self.assertEqual(self.left(), [f"The temporary folder {self.temporary}/3/qwen-sockets is left."])
+
     def test_worktree_is_named(self) -> None:
         self.git("-C", str(self.root), "worktree", "add", "-q", "--detach", str(self.folder / "w t"))
         self.assertEqual(self.left(), [f"The git worktree {self.folder}/w t is left."])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +30,7 @@ test result: ok. 5 passed; 0 failed
 
 
 def made(target: str, output: str, seconds: float = 1.0, failed: bool = False) -> proof.Step:
-    return proof.Step(target, output, seconds, failed)
+    return proof.Step(target, output=output, seconds=seconds, failed=failed)
 
 
 def test_cases_of_each_runner_are_read() -> None:
@@ -58,22 +62,48 @@ def test_failures_are_shown_with_what_follows() -> None:
 @pytest.fixture
 def fake_make(tmp_path: Path) -> Path:
     path = tmp_path / "make"
-    path.write_text('#!/bin/sh\necho "$2 with BUILT=$BUILT and $MAKEFLAGS"\n[ "$2" != breaks ]\n')
+    path.write_text('#!/bin/sh\necho "$2 with BUILT=$BUILT and $MAKEFLAGS"; touch "$TMPDIR/$2"\n[ "$2" != breaks ]\n')
     path.chmod(0o755)
     return path
 
 
 def test_targets_are_run_and_judged(fake_make: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAKEFLAGS", "-j2")
-    run = proof.Proof(str(fake_make))
+    run = proof.Proof(str(fake_make.parent), str(fake_make))
     run.run(["a", "breaks", "b"], at_once=2)
     assert sorted(step.target for step in run.steps) == ["a", "b", "breaks"]
     assert [step.target for step in run.failed] == ["breaks"]
     assert all(step.output == f"{step.target} with BUILT=1 and \n" for step in run.steps)
+    # Each had a folder of its own for temporary files.
+    assert all(os.listdir(step.folder) == [step.target] for step in run.steps)
+
+
+def test_left_process_and_file_fail_the_proof(tmp_path: Path) -> None:
+    make = tmp_path / "make"
+    make.write_text('#!/bin/sh\n[ "$2" = leaves ] || exit 0\ntouch "$TMPDIR/x"\nsleep 1000 >&- 2>&- &\necho $!\n')
+    make.chmod(0o755)
+    # In a copy, which has its own list of durations and its own worktrees.
+    for name in ("tools/proof.py", "tests/left_behind.py"):
+        (tmp_path / name).parent.mkdir()
+        shutil.copy(ROOT / name, tmp_path / name)
+    text = (tmp_path / "tests/left_behind.py").read_text("utf-8")
+    (tmp_path / "tests/left_behind.py").write_text(text.replace("PATIENCE = 60.0", "PATIENCE = 0.0"), "utf-8")
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    command = [sys.executable, str(tmp_path / "tools/proof.py"), "leaves", "is-clean"]
+    variables = {**os.environ, "MAKE": str(make)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    [pid] = [int(line) for line in done.stdout.splitlines() if line.isdecimal()]
+    os.kill(pid, signal.SIGKILL)
+    assert done.returncode == 1
+    assert "failed: left behind" in done.stdout
+    assert re.search(rf"^Process {pid} \(.*\) still runs", done.stdout, re.M)
+    assert re.search(r"^The temporary file .*/x is left\.\n.* is of leaves$", done.stdout, re.M)
+    assert " is of is-clean" not in done.stdout
+    assert subprocess.run([*command[:2], "is-clean"], check=False, env=variables).returncode == 0
 
 
 def test_build_asks_cargo_itself(fake_make: Path) -> None:
-    run = proof.Proof(str(fake_make))
+    run = proof.Proof(str(fake_make.parent), str(fake_make))
     run.run(["build"], at_once=1)
     assert run.steps[0].output == "build with BUILT= and \n"
 
