@@ -16,11 +16,12 @@ check_crates() {
     # git ignores the page of the inspector, so cargo reports it as changed. Nothing else is, and the page is the one that was tried.
     tar -xzOf "$folder/kimi-agent-command-$version.crate" "kimi-agent-command-$version/inspector.html" >core/command/inspector.html
     target=$(mktemp -d)
+    # shellcheck disable=SC2064 # the variable is gone when the program ends
+    trap "rm -rf '$target'" EXIT
     CARGO_TARGET_DIR=$target cargo package -q --locked --allow-dirty --no-verify "${crates[@]/#/--package=}"
     for crate in "$folder"/*.crate; do
         cmp "$target/package/$(basename "$crate")" "$crate"
     done
-    rm -rf "$target"
 }
 
 publish_packages() {

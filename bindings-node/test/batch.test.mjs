@@ -10,7 +10,7 @@ import { z } from "zod";
 
 import { InvalidOption, LlmServiceError, runBatch, setLogger, Timeout, tool, TurnCancelled } from "../dist/index.mjs";
 import { scriptedAgent } from "../dist/testing.mjs";
-import { dist, start } from "./programs.mjs";
+import { dist, start, temporary } from "./programs.mjs";
 
 const executable = scriptedAgent([[{ text: "{{prompt}}!" }]]);
 const hanging = scriptedAgent([[{ text: "On" }, { wait_cancel: true }]]);
@@ -30,10 +30,10 @@ const textsOf = (results) => [...results].sort((a, b) => a.index - b.index).map(
 
 /** A test with the path of a journal. */
 function testWithJournal(name, use) {
-  test(name, async () => {
+  test(name, async (t) => {
     const folder = mkdtempSync(join(tmpdir(), "kimi-batch-"));
     try {
-      await use(join(folder, "batch.jsonl"));
+      await use(join(folder, "batch.jsonl"), t);
     } finally {
       rmSync(folder, { recursive: true });
     }
@@ -370,14 +370,14 @@ test("many jobs run", async () => {
   assert.ok(most <= 32 && most > 0, String(most));
 });
 
-testWithJournal("killed batch is resumed", async (journal) => {
+testWithJournal("killed batch is resumed", async (journal, t) => {
   if (process.platform === "win32") return;
   const jobs = Array.from({ length: 20 }, (_, n) => ({ prompt: String(n), key: String(n) }));
   const { child, ended } = start(`
     import { runBatch } from ${dist("index.mjs")};
     const options = { executable: ${JSON.stringify(executable)}, concurrency: 2, journal: ${JSON.stringify(journal)} };
     for await (const { key } of runBatch(${JSON.stringify(jobs)}, options)) console.log(key);
-  `);
+  `, [], temporary(t));
   let read = "";
   while (read.split("\n").length <= 5) read += (await once(child.stdout, "data"))[0];
   child.kill("SIGKILL");

@@ -9,7 +9,7 @@ import ts from "typescript";
 
 import { createSession } from "../dist/index.mjs";
 import { scriptedAgent } from "../dist/testing.mjs";
-import { dist, isThere, repeat, run, start } from "./programs.mjs";
+import { dist, isThere, repeat, run, start, temporary } from "./programs.mjs";
 
 /** Waits until a process is gone. One that stays makes the test run into its limit. */
 async function gone(pid) {
@@ -71,13 +71,13 @@ describe("a program", { timeout: 240_000, concurrency: 2 }, () => {
 
   for (const signal of ["SIGINT", "SIGTERM", "SIGKILL"]) {
     const skip = process.platform === "win32" && "there are no signals";
-    test(`that dies by ${signal} takes its agent along, even a stubborn one`, { skip }, async () => {
+    test(`that dies by ${signal} takes its agent along, even a stubborn one`, { skip }, async (t) => {
       const { child, ended } = start(`
         const script = [[{ ignore_eof: true }, { text: "a" }, { wait_cancel: true }]];
         const session = await createSession({ executable: scriptedAgent(script) });
         for await (const event of session.prompt("hi")) {
           if (event.type === "ContentPart") console.log(session.pid);
-        }`);
+        }`, [], temporary(t));
       const [line] = await once(child.stdout, "data");
       child.kill(signal);
       assert.equal((await ended).signal, signal);

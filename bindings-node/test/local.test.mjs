@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtemp, mkdir, readFile, realpath, symlink, writeFile } from "node:fs/promises";
+import { mkdtemp, mkdir, readFile, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
@@ -26,8 +26,9 @@ async function turn(root, action, write = false) {
   return { text: result.text, failures: result.handlerFailures.map((failure) => failure.message) };
 }
 
-async function project() {
+async function project(t) {
   const folder = await realpath(await mkdtemp(join(tmpdir(), "local-")));
+  t.after(() => rm(folder, { recursive: true }));
   const root = join(folder, "root");
   await mkdir(root);
   await writeFile(join(folder, "secret"), "secret");
@@ -35,16 +36,16 @@ async function project() {
   return { folder, root };
 }
 
-test("files below the root are served", async () => {
-  const { root } = await project();
+test("files below the root are served", async (t) => {
+  const { root } = await project(t);
   const read = await turn(root, { read_file: { path: join(root, "a.txt") } });
   assert.ok(read.text.startsWith("words"), read.text);
   await turn(root, { write_file: { path: join(root, "b.txt"), content: "new" } }, true);
   assert.equal(await readFile(join(root, "b.txt"), "utf8"), "new");
 });
 
-test("attacks are refused", async () => {
-  const { folder, root } = await project();
+test("attacks are refused", async (t) => {
+  const { folder, root } = await project(t);
   await writeFile(join(root, "long"), "x".repeat(1001));
   await symlink(join(folder, "secret"), join(root, "link"));
   await symlink(folder, join(root, "up"));
@@ -63,8 +64,8 @@ test("attacks are refused", async () => {
   assert.match(failures[0], /does not allow writing/);
 });
 
-test("wrong settings are refused", async () => {
-  const { root } = await project();
+test("wrong settings are refused", async (t) => {
+  const { root } = await project(t);
   for (const given of [files(root, { maxBytes: -1 }).read, "text"]) {
     const opening = createSession({ executable: scriptedAgent({ turns: [[SAY]] }), onReadFile: given });
     await assert.rejects(opening, (error) => error instanceof InvalidOption && error.option === "onReadFile");

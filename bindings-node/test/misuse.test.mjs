@@ -1,7 +1,7 @@
 // Wrong uses of the package: each is refused with a text that says what to write instead, or does what was meant.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
@@ -105,8 +105,9 @@ test("sessions, turns and agents show what they are", () =>
     assert.equal(typeof inspect(Object.getPrototypeOf(session)), "string");
   }));
 
-test("Node shows the program's line for an error that nothing catches", () => {
+test("Node shows the program's line for an error that nothing catches", (t) => {
   const folder = mkdtempSync(path.join(tmpdir(), "kimi-"));
+  t.after(() => rmSync(folder, { recursive: true }));
   const file = path.join(folder, "program.mjs");
   const index = new URL("../dist/index.mjs", import.meta.url);
   for (const call of ["await createSession({ foo: 1 });", 'createSession({ executable: "/nowhere/kimi" });', "runBatch([], { foo: 1 });"]) {

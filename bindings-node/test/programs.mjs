@@ -1,7 +1,8 @@
 // Programs that use the package, each in a process of its own, and agents: for what happens at their end.
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { createReadStream } from "node:fs";
+import { createReadStream, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -21,10 +22,17 @@ const PRELUDE = `
 /** Far beyond what a program takes on a loaded machine: one that takes longer hangs. */
 const HANG_MS = 120_000;
 
+/** A folder for the temporary files of a program that is killed, until the test ends: nothing is swept there otherwise. */
+export function temporary(t) {
+  const folder = mkdtempSync(join(tmpdir(), "killed-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  return { TMPDIR: folder };
+}
+
 /** Starts a program; `lines` are those of its stdout as they come. */
-export function start(code, flags = []) {
+export function start(code, flags = [], env = {}) {
   const argv = [...flags, "--input-type=module", "-e", PRELUDE + code];
-  const child = spawn(process.execPath, argv, { stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(process.execPath, argv, { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...env } });
   const texts = { stdout: "", stderr: "" };
   for (const name of ["stdout", "stderr"]) {
     child[name].setEncoding("utf8").on("data", (text) => (texts[name] += text));

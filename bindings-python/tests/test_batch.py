@@ -657,7 +657,7 @@ for result in kimi_agent.sync.run_batch(jobs(), executable=AGENT, concurrency=2,
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGKILL")
 async def test_killed_batch_is_resumed(tmp_path: Path) -> None:
     code = KILLED.replace("AGENT", repr([str(word) for word in agent()]))
-    running = program(code, tmp_path)
+    running = program(code, tmp_path, TMPDIR=str(tmp_path))
     assert running.stdout is not None
     read = [running.stdout.readline().strip() for _ in range(5)]
     running.send_signal(signal.SIGKILL)

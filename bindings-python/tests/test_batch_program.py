@@ -41,7 +41,9 @@ trace.set_tracer_provider(provider)
 
 def started(repository: Path) -> subprocess.Popen[str]:
     executable = json.dumps([str(word) for word in scripted_agent(SCRIPT)])
-    return program(TRACED + blocks()[0], repository, KIMI_AGENT_EXECUTABLE=executable)
+    # What a killed program leaves in its folder for temporary files goes with this one.
+    temporary = str(repository / ".git")
+    return program(TRACED + blocks()[0], repository, KIMI_AGENT_EXECUTABLE=executable, TMPDIR=temporary)
 
 
 @newest_only

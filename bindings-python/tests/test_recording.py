@@ -152,7 +152,8 @@ asyncio.run(main())
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_killed_program_keeps_finished_turns(tmp_path: Path) -> None:
     file = tmp_path / "run.jsonl"
-    killed = subprocess.run([sys.executable, "-c", PROGRAM, file], check=False)
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed = subprocess.run([sys.executable, "-c", PROGRAM, file], check=False, env=env)
     assert killed.returncode == -9
     assert types(file)[:4] == ["header", "opened", "call", "turn"]
 
@@ -175,7 +176,8 @@ asyncio.run(main())
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_killed_program_keeps_entries_of_running_turn(tmp_path: Path) -> None:
     file = tmp_path / "run.jsonl"
-    program = subprocess.Popen([sys.executable, "-c", STREAMING, file])
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    program = subprocess.Popen([sys.executable, "-c", STREAMING, file], env=env)
     deadline = time.monotonic() + 60
     while not (file.exists() and '"last"' in file.read_text()):
         assert time.monotonic() < deadline, "the file never has the last message"

@@ -3,7 +3,9 @@
 set -eu
 venv=$(cd "$1" && pwd)
 # Elsewhere, or mypy would find the sources next to it instead of what is installed.
-cd "$(mktemp -d)"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
 # It takes a `Literal` of several values for a union, which it then does not find at run time. The methods of `Opening`,
 # `Replay`, `Batch` and `Stream` raise an error with the remedy. They are hidden from type checkers, which refuse a plain `with`, `await` or `for`.
 # Two errors always have the `result` that other errors may have: their constructors set it, and not the class.
@@ -23,4 +25,4 @@ kimi_agent._opening.Opening.__exit__
 kimi_agent._session.Replay.__await__
 kimi_agent._stream.Stream.__iter__
 EOF
-exec "$venv/bin/python" -m mypy.stubtest kimi_agent --allowlist allowed
+"$venv/bin/python" -m mypy.stubtest kimi_agent --allowlist allowed

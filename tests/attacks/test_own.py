@@ -228,7 +228,7 @@ def test_forked_child_with_pipes_keeps_no_agent(language: str, tmp_path: Path) -
     }[language]  # fmt: skip
     # The children hold the pipe of stdout as well, so it goes to a file.
     prefix = ("sh", "-c", '"$@" >said 2>stderr; test $? = 137', "sh")
-    ran(language, tmp_path, code, *prefix, executable=script(tmp_path, HELLO))
+    ran(language, tmp_path, code, *prefix, executable=script(tmp_path, HELLO), env={"TMPDIR": str(tmp_path)})
     first_child, first, second, second_child = map(int, (tmp_path / "said").read_text().split())
     try:
         until = time.monotonic() + DEADLINE

@@ -219,7 +219,7 @@ def test_empty_tmpdir_keeps_working_directory_clean(host: Start, tmp_path: Path)
 
 
 def test_agent_dies_with_killed_host(host: Start, tmp_path: Path) -> None:
-    it = host()
+    it = host(TMPDIR=str(tmp_path))
     pid = opened(it, scripted(tmp_path, STUBBORN))
     assert it.do("prompt", input="hi")["status"] == "finished"
     os.kill(it.pid, signal.SIGKILL)
@@ -227,7 +227,7 @@ def test_agent_dies_with_killed_host(host: Start, tmp_path: Path) -> None:
 
 
 def test_server_dies_with_killed_host(host: Start, tmp_path: Path) -> None:
-    it = host()
+    it = host(TMPDIR=str(tmp_path))
     pid = opened(it, scripted(tmp_path, FRIENDLY), dialect="kimi-web")
     assert it.do("prompt", input="hi")["status"] == "finished"
     os.kill(it.pid, signal.SIGKILL)
@@ -236,7 +236,7 @@ def test_server_dies_with_killed_host(host: Start, tmp_path: Path) -> None:
 
 @pytest.mark.needs("python", "python-sync")
 def test_agent_dies_when_host_calls_exec(host: Start, tmp_path: Path) -> None:
-    it = host()
+    it = host(TMPDIR=str(tmp_path))
     pid = opened(it, scripted(tmp_path, STUBBORN))
     assert it.do("prompt", input="hi")["status"] == "finished"
     it.tell("execv", argv=["/bin/cat"])

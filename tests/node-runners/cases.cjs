@@ -109,7 +109,8 @@ exports.cases = ({ api, testing }) => {
     },
 
     async "images are read from buffers, arrays and URLs"() {
-      const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), "kimi-")), "dot.png");
+      const folder = fs.mkdtempSync(path.join(os.tmpdir(), "kimi-"));
+      const file = path.join(folder, "dot.png");
       fs.writeFileSync(file, PNG);
       const { url } = image(file).image_url;
       const array = PNG.buffer.slice(PNG.byteOffset, PNG.byteOffset + PNG.byteLength);
@@ -117,6 +118,7 @@ exports.cases = ({ api, testing }) => {
       for (const same of [fs.readFileSync(file), new Uint8Array(PNG), array, pathToFileURL(file)]) {
         assert.equal(image(same).image_url.url, url);
       }
+      fs.rmSync(folder, { recursive: true });
     },
 
     async "a batch gives its results"() {

@@ -59,7 +59,8 @@ def test_killed_run_repairs_truncated_line(agent: Callable[..., Environment], tm
     urls = repositories(tmp_path, ["a", "b"])
     env = agent(ANSWER, WAITS, ANSWER)
     command_line = command(results)
-    with subprocess.Popen(command_line, env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as killed:
+    mine = {**env, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command_line, env=mine, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as killed:
         assert killed.stdin is not None
         assert killed.stderr is not None
         killed.stdin.write("\n".join(urls))
