@@ -80,7 +80,7 @@ fetch: setup $(INSPECTOR) tests/inspector/node_modules/.ready tests/site/node_mo
 	@$(PY) tools/newer_python.py $(NEWEST_PYTHON)
 	@$(PY) tools/each_python.py --fetch
 	@for node in 24 26; do node bindings-node/scripts/newer-node.mjs $$node --fetch; done
-	@for run in tests/programs/{node,python}/run.sh; do "$$run" "$(PY)" fetch; done
+	@for run in tests/programs/{node,python}/run.sh; do "$$run" $(PY) fetch; done
 
 # --- the packages ---
 

@@ -24,7 +24,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS))
 
-from harness import play, runners, trace  # noqa: E402
+from harness import play, runners, trace, usage  # noqa: E402
 from harness.scenario import LANGUAGES  # noqa: E402
 
 from faults import acp, ends, lines, outputs, shared, starts, table, web  # noqa: E402
@@ -121,6 +121,11 @@ def main() -> int:
     chosen = arguments()
     started = time.monotonic()
     faults = everything(chosen.only)
+    if not faults:
+        words = " or ".join(map(repr, chosen.only))
+        usage.stop(
+            "faults", f"no fault has {words} in its name or family; docs/evidence/reliability.md has the families"
+        )
     say(f"{len(faults)} faults in {len({fault.family for fault in faults})} families")
     agent = runners.built("kimi-scripted-agent")
     commands = {language: runners.command(language, chosen.python) for language in chosen.languages}
