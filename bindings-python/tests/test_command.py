@@ -67,6 +67,40 @@ def test_doctor_finds_agent() -> None:
 
 
 @on_unix
+@pytest.mark.parametrize("closed", [">&-", "<&- >&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_descriptors_reach_no_file(tmp_path: Path, closed: str) -> None:
+    jobs = tmp_path / "jobs.jsonl"
+    jobs.write_text('{"prompt": "go"}\n')
+    recording, journal, output = (tmp_path / name for name in ("run.jsonl", "journal.jsonl", "output.jsonl"))
+    for words in (
+        command("run", [ASKING], "--json", "--record", str(recording), "go"),
+        command("verify", [ASKING], str(recording)),
+        command("batch", [ASKING], str(jobs), "--journal", str(journal), "--out", str(output)),
+        [sys.executable, "-m", "kimi_agent", "inspect", "--json", str(recording)],
+    ):
+        shell = ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *words]
+        assert subprocess.run(shell, timeout=DEADLINE, capture_output=True, check=False).returncode == 0, words
+    entries = [json.loads(line) for line in recording.read_text().splitlines()]
+    assert (entries[0]["type"], entries[-1]["type"]) == ("header", "end")
+    assert "result" not in {entry["type"] for entry in entries}
+    for written in (journal, output):
+        assert all(json.loads(line) for line in written.read_text().splitlines())
+
+
+@on_unix
+@pytest.mark.parametrize("mask", [0o777, 0o277])
+def test_mask_of_process_hides_no_private_file(tmp_path: Path, mask: int) -> None:
+    recording = tmp_path / "run.jsonl"
+    for words in (
+        command("run", [ASKING], "--record", str(recording), "go"),
+        command("verify", [ASKING], str(recording)),
+    ):
+        ran = subprocess.run(words, timeout=DEADLINE, capture_output=True, umask=mask, check=False)
+        assert ran.returncode == 0, ran.stderr
+    assert recording.stat().st_mode & 0o777 == 0o600
+
+
+@on_unix
 def test_interrupt_cancels_run() -> None:
     words = command("run", [HANGING], "go")
     with started(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:

@@ -5,7 +5,7 @@ use std::io;
 
 use kimi_agent_client::Error;
 use kimi_agent_client::host::error_fields;
-use kimi_agent_protocol::printable;
+use kimi_agent_protocol::printable::printable_line;
 use serde_json::{Map, Value, json};
 
 use crate::{exit, spelling};
@@ -28,7 +28,7 @@ pub(crate) enum Failure {
 impl Failure {
     /// Makes the failure of an argument.
     pub(crate) fn wrong(argument: &str, problem: impl Display) -> Self {
-        Self::Wrong { argument: argument.to_owned(), problem: printable(&problem.to_string()).into_owned() }
+        Self::Wrong { argument: argument.to_owned(), problem: printable_line(&problem.to_string()).into_owned() }
     }
 
     /// Returns a failure without a kind as that of an argument.
@@ -71,8 +71,8 @@ impl Failure {
         match self {
             Self::Closed => "the standard output is closed".to_owned(),
             Self::Cancelled => "cancelled".to_owned(),
-            Self::Because(reason) => printable(reason).into_owned(),
-            Self::Wrong { argument, problem } => format!("invalid value of {}: {problem}", printable(argument)),
+            Self::Because(reason) => printable_line(reason).into_owned(),
+            Self::Wrong { argument, problem } => format!("invalid value of {}: {problem}", printable_line(argument)),
             Self::Sdk(error) => spelling::message(error),
         }
     }

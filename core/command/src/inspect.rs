@@ -7,7 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use kimi_agent_files::{read_regular, write_output};
 use kimi_agent_protocol::recording::Recording;
 
-use super::{Failure, atif, page, summary, write_out};
+use super::console::escaped;
+use super::{Failure, atif, page, summary, write_out, write_path};
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +34,8 @@ pub(crate) fn run(paths: &[PathBuf], output: Option<PathBuf>, form: Form) -> Res
         file.name = name;
     }
     let text = match form {
-        Form::Summary => format!("{:#}\n", summary::of(&recordings)),
-        Form::Trajectory => trajectories(&recordings)?,
+        Form::Summary => escaped(&format!("{:#}\n", summary::of(&recordings))),
+        Form::Trajectory => escaped(&trajectories(&recordings)?),
         Form::Page => page::filled(page::PAGE, &recordings).ok_or_else(|| {
             Failure::Because("this build has no inspector: run `make inspector`, and build it again".to_owned())
         })?,
@@ -49,7 +50,7 @@ pub(crate) fn run(paths: &[PathBuf], output: Option<PathBuf>, form: Form) -> Res
             }
             let failed = |error| Failure::Because(format!("{} cannot be written: {error}", path.display()));
             write_output(&path, text.as_bytes()).map_err(failed)?;
-            write_out(format!("{}\n", path.display()).as_bytes())
+            write_path(&path)
         }
         _ => write_out(text.as_bytes()),
     }

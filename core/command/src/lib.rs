@@ -24,12 +24,13 @@ mod verify;
 mod words;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
 use clap::{FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use kimi_agent_protocol::printable::printable_line;
 
 use failure::Failure;
 
@@ -125,13 +126,15 @@ enum Command {
 pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> i32 {
     // Of a program that embeds the command, such as Python, the first file that is opened would get their descriptors.
     kimi_agent_files::open_standard_descriptors();
-    let parsed = help::command().try_get_matches_from(arguments);
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    let parsed = help::command().try_get_matches_from(&arguments);
     let outcome = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => run(arguments.command),
         Err(error) if error.use_stderr() => {
             // A closed standard error cannot show the error, and the exit code stays.
-            error.print().ok();
-            return error.exit_code();
+            let code = error.exit_code();
+            printable_error(&error, &arguments).print().ok();
+            return code;
         }
         Err(page) => write_out(page.render().to_string().as_bytes()).map(|()| exit::SUCCEEDED),
     };
@@ -143,6 +146,16 @@ pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) ->
         writeln!(io::stderr(), "kimi-agent: {reason}").ok();
     }
     code
+}
+
+/// Returns an error of arguments without characters that control a terminal: that of the same arguments with escapes. The
+/// name of a file can be an argument, for example by `*`.
+fn printable_error(error: &clap::Error, arguments: &[OsString]) -> clap::Error {
+    let shown = arguments.iter().map(|argument| printable_line(&argument.to_string_lossy()).into_owned());
+    match help::command().try_get_matches_from(shown).and_then(|matches| Arguments::from_arg_matches(&matches)) {
+        Err(shown) if shown.use_stderr() => shown,
+        _ => clap::Error::new(error.kind()).with_cmd(&help::command()),
+    }
 }
 
 fn run(command: Command) -> Result<i32, Failure> {
@@ -181,6 +194,13 @@ fn waited(command: Pin<Box<dyn Future<Output = Result<i32, Failure>>>>) -> Resul
     // A thread may still wait for the system.
     runtime.shutdown_background();
     outcome
+}
+
+/// Writes the path of an output to the standard output. A terminal gets it with escapes, a program as it is.
+fn write_path(path: &Path) -> Result<(), Failure> {
+    let path = path.display().to_string();
+    let shown = if io::stdout().is_terminal() { printable_line(&path) } else { path.as_str().into() };
+    write_out(format!("{shown}\n").as_bytes())
 }
 
 /// Writes to the standard output.

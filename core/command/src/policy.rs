@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use kimi_agent_policy::{Decision, Policy};
-use kimi_agent_protocol::printable;
+use kimi_agent_protocol::printable::{printable_line, unambiguous};
 use serde_json::{Value, json};
 
+use crate::console::escaped;
 use crate::failure::Failure;
 use crate::{exit, write_out};
 
@@ -76,7 +77,7 @@ fn check(policy: &Policy, call: &str, work_dir: &Path, as_json: bool) -> Result<
     };
     let verdict = policy.check_json(&call, work_dir).map_err(|problem| Failure::wrong("CALL", problem))?;
     let out = if as_json {
-        serde_json::to_string(&verdict).unwrap_or_default() + "\n"
+        escaped(&serde_json::to_string(&verdict).unwrap_or_default()) + "\n"
     } else {
         let mut out = format!("{}\n", verdict.decision);
         let rule = verdict.rule.as_ref().map(|rule| match &verdict.source {
@@ -85,7 +86,7 @@ fn check(policy: &Policy, call: &str, work_dir: &Path, as_json: bool) -> Result<
         });
         for (name, value) in [("rule", rule), ("part", verdict.part), ("reason", Some(verdict.reason))] {
             if let Some(value) = value {
-                writeln!(out, "  {name}: {}", printable(&value)).ok();
+                writeln!(out, "  {name}: {}", printable_line(&unambiguous(&value))).ok();
             }
         }
         out
@@ -102,15 +103,15 @@ fn explain(policy: &Policy, as_json: bool) -> Result<i32, Failure> {
         let rules: Vec<Value> =
             policy.rules().map(|(list, rule, source)| json!({"list": list, "rule": rule, "source": source})).collect();
         let found = json!({"default": policy.default_decision(), "rules": rules, "warnings": policy.warnings()});
-        format!("{found}\n")
+        escaped(&found.to_string()) + "\n"
     } else {
         let mut out = String::new();
         for (list, rule, source) in policy.rules() {
-            writeln!(out, "{list:<6} {} ({})", printable(rule), printable(source)).ok();
+            writeln!(out, "{list:<6} {} ({})", printable_line(rule), printable_line(source)).ok();
         }
         writeln!(out, "all others: {}", policy.default_decision()).ok();
         for warning in policy.warnings() {
-            writeln!(out, "warning: {}", printable(warning)).ok();
+            writeln!(out, "warning: {}", printable_line(warning)).ok();
         }
         out
     };

@@ -430,18 +430,13 @@ pub fn create_private(path: &Path) -> io::Result<File> {
 /// # Errors
 /// Returns the error of the system.
 pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    #[cfg(unix)]
-    let opened = std::os::unix::fs::OpenOptionsExt::mode(options.create(true), 0o600).open(path);
-    #[cfg(windows)]
-    let opened = {
-        // Closed first, because the options may refuse other writers.
-        let created = create_file(path).map(drop);
-        options.open(path).map_err(|error| match created {
-            Err(first) if first.kind() != io::ErrorKind::AlreadyExists => first,
-            _ => error,
-        })
-    };
-    opened
+    // Closed first, because the options may refuse other writers. Opened again, it has the permissions of the user in any
+    // mask of the process.
+    let created = create_file(path).map(drop);
+    options.open(path).map_err(|error| match created {
+        Err(first) if first.kind() != io::ErrorKind::AlreadyExists => first,
+        _ => error,
+    })
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use crate::console::{Console, escaped};
 use crate::interrupts::Interrupts;
 use crate::session_arguments::{Seconds, SessionArguments, duration};
-use crate::{Failure, exit, inspect, write_out};
+use crate::{Failure, exit, inspect, write_out, write_path};
 use page::Page;
 use status::Status;
 
@@ -187,7 +187,7 @@ pub(crate) fn report(arguments: ReportArguments) -> Result<(), Failure> {
         return write_out(page.finished().as_bytes());
     }
     page.write()?;
-    write_out(format!("{}\n", path.display()).as_bytes())
+    write_path(&path)
 }
 
 /// Passes on all results. Returns the exit code.

@@ -6,6 +6,7 @@ mod atif;
 mod batch;
 mod completions;
 mod doctor;
+mod outputs;
 mod policy;
 mod run;
 #[cfg(unix)]
