@@ -460,15 +460,15 @@ fn texts<'a>(value: &'a Value, list: &mut Vec<&'a str>) {
     }
 }
 
-/// All texts of the arguments, up to a size.
-pub(crate) fn all_texts(arguments: &Map<String, Value>) -> Vec<&str> {
+/// All texts of the arguments, up to a number of values, and whether there are more.
+pub(crate) fn all_texts(arguments: &Map<String, Value>) -> (Vec<&str>, bool) {
     let mut found = Vec::new();
     let mut open: Vec<&Value> = arguments.values().collect();
     let mut seen = 0;
     while let Some(value) = open.pop() {
         seen += 1;
         if seen > MAX_VALUES {
-            break;
+            return (found, true);
         }
         match value {
             Value::String(text) => found.push(&**text),
@@ -477,5 +477,5 @@ pub(crate) fn all_texts(arguments: &Map<String, Value>) -> Vec<&str> {
             _ => {}
         }
     }
-    found
+    (found, false)
 }

@@ -302,14 +302,24 @@ impl Policy {
         &'p self,
         call: Call<'_>,
         work_dir: &Path,
-        decide_part: impl Fn(&'p Self, Tool<'_>, &Part) -> Verdict<'p>,
+        decide_part: impl Fn(&'p Self, Tool<'_>, &Part, &mut Work) -> Option<Verdict<'p>>,
     ) -> PolicyVerdict {
         let parts = tools::parts(call, work_dir, self.needs());
         let lower = call.name.to_lowercase();
         let tool = Tool { name: call.name, lower: &lower };
         let mut strictest: Option<(Verdict<'_>, &Part)> = None;
+        let mut work = Work { left: MAX_WORK };
         for part in &parts {
-            let verdict = decide_part(self, tool, part);
+            let Some(verdict) = decide_part(self, tool, part, &mut work) else {
+                // Less than `deny` could be weaker than with fewer rules.
+                return PolicyVerdict {
+                    decision: Decision::Deny,
+                    rule: None,
+                    source: None,
+                    reason: format!("the call {} has too many parts to decide about them", shown(call.name)),
+                    part: Some(call.name.to_owned()),
+                };
+            };
             // Of parts with the same decision, the first one that decides counts: a shadow decides only if it is denied or asked.
             if strictest.as_ref().is_none_or(|(known, _)| verdict.decision > known.decision)
                 || strictest.as_ref().is_some_and(|(known, part)| part.shadow && verdict.decision == known.decision)
@@ -358,40 +368,42 @@ impl Policy {
         (verdict.rule.map(|text| (list(&text), text)), verdict.decision)
     }
 
-    fn deny_part<'p>(&'p self, tool: Tool<'_>, part: &Part) -> Verdict<'p> {
+    fn deny_part<'p>(&'p self, tool: Tool<'_>, part: &Part, work: &mut Work) -> Option<Verdict<'p>> {
         let is_denied = |rule: &&Rule| rule.matches_liberally(tool.lower, part) == Certainty::Yes;
-        let found = self.deny.candidates(part).find(is_denied);
+        let found = work.candidates(&self.deny, part)?.find(is_denied);
         let decision = if found.is_some() { Decision::Deny } else { Decision::Allow };
-        Verdict { decision, rule: found, is_certain: true }
+        Some(Verdict { decision, rule: found, is_certain: true })
     }
 
     /// Whether an allow rule names the command that hides the part.
-    fn is_spelled(&self, tool: Tool<'_>, part: &Part) -> bool {
-        part.spelled.as_ref().is_some_and(|part| {
-            self.allow.candidates(part).any(|rule| !rule.is_bare() && rule.matches_strictly(tool.name, part))
-        })
+    fn is_spelled(&self, tool: Tool<'_>, part: &Part, work: &mut Work) -> Option<bool> {
+        let Some(part) = part.spelled.as_ref() else { return Some(false) };
+        let is_spelled = |rule: &Rule| !rule.is_bare() && rule.matches_strictly(tool.name, part);
+        Some(work.candidates(&self.allow, part)?.any(is_spelled))
     }
 
-    fn decide_part<'p>(&'p self, tool: Tool<'_>, part: &Part) -> Verdict<'p> {
-        if self.is_spelled(tool, part) {
-            return Verdict { decision: Decision::Allow, rule: None, is_certain: true };
+    fn decide_part<'p>(&'p self, tool: Tool<'_>, part: &Part, work: &mut Work) -> Option<Verdict<'p>> {
+        if self.is_spelled(tool, part, work)? {
+            return Some(Verdict { decision: Decision::Allow, rule: None, is_certain: true });
         }
         let mut maybe = None;
-        for rule in self.deny.candidates(part) {
+        for rule in work.candidates(&self.deny, part)? {
             match rule.matches_liberally(tool.lower, part) {
-                Certainty::Yes => return Verdict { decision: Decision::Deny, rule: Some(rule), is_certain: true },
+                Certainty::Yes => {
+                    return Some(Verdict { decision: Decision::Deny, rule: Some(rule), is_certain: true });
+                }
                 Certainty::Maybe => maybe = maybe.or(Some(rule)),
                 Certainty::No => {}
             }
         }
         if maybe.is_some() {
-            return Verdict { decision: self.undecidable(), rule: maybe, is_certain: false };
+            return Some(Verdict { decision: self.undecidable(), rule: maybe, is_certain: false });
         }
         let mut asks = None;
-        for rule in self.ask.candidates(part) {
+        for rule in work.candidates(&self.ask, part)? {
             // A stricter default is weakened only for what the rule surely matches.
             if rule.matches_strictly(tool.name, part) {
-                return Verdict { decision: Decision::Ask, rule: Some(rule), is_certain: true };
+                return Some(Verdict { decision: Decision::Ask, rule: Some(rule), is_certain: true });
             }
             match rule.matches_liberally(tool.lower, part) {
                 Certainty::No => {}
@@ -399,17 +411,17 @@ impl Policy {
             }
         }
         if let Some((rule, is_certain)) = asks {
-            return Verdict { decision: self.undecidable(), rule: Some(rule), is_certain };
+            return Some(Verdict { decision: self.undecidable(), rule: Some(rule), is_certain });
         }
         if part.shadow {
-            return Verdict { decision: Decision::Allow, rule: None, is_certain: true };
+            return Some(Verdict { decision: Decision::Allow, rule: None, is_certain: true });
         }
-        if let Some(rule) = self.allow.candidates(part).find(|rule| rule.matches_strictly(tool.name, part)) {
-            return Verdict { decision: Decision::Allow, rule: Some(rule), is_certain: true };
+        if let Some(rule) = work.candidates(&self.allow, part)?.find(|rule| rule.matches_strictly(tool.name, part)) {
+            return Some(Verdict { decision: Decision::Allow, rule: Some(rule), is_certain: true });
         }
         let is_undecidable = matches!(part.target, Target::Opaque(_));
         let decision = if is_undecidable { self.undecidable() } else { self.default };
-        Verdict { decision, rule: None, is_certain: !is_undecidable }
+        Some(Verdict { decision, rule: None, is_certain: !is_undecidable })
     }
 
     /// The sentence for people.
@@ -440,6 +452,26 @@ impl Policy {
 struct Tool<'a> {
     name: &'a str,
     lower: &'a str,
+}
+
+/// The limit of work for one call. A unit is about 2 ns of an optimised build, so all of it is less than 50 ms.
+const MAX_WORK: usize = 10_000_000;
+/// The work of a comparison with a rule, besides the bytes.
+const RULE: usize = 50;
+
+/// The work that the parts of a call may still take together.
+struct Work {
+    left: usize,
+}
+
+impl Work {
+    /// Returns the rules that can match a part, unless the comparison takes too much work.
+    fn candidates<'p>(&mut self, rules: &'p RuleList, part: &Part) -> Option<impl Iterator<Item = &'p Rule>> {
+        let found = rules.candidates(part);
+        let work = found.len().saturating_mul(part.weight().saturating_add(RULE)).saturating_add(RULE);
+        self.left = self.left.checked_sub(work)?;
+        Some(found.into_iter().map(|at| &rules.rules[at]))
+    }
 }
 
 /// A text in a sentence. Long texts are in the field `part`.

@@ -1,5 +1,7 @@
 //! Paths: resolving those of a tool call, and the globs of rules.
 
+use std::cell::Cell;
+use std::ops::Deref;
 use std::path::{Component, Path, PathBuf, Prefix, PrefixComponent};
 
 use crate::glob::{is_glob, may_overlap};
@@ -9,6 +11,8 @@ use crate::rule::Certainty;
 const MAX_TEXT: usize = 4096;
 /// Paths with more parts are not followed.
 const MAX_PARTS: usize = 128;
+/// How many paths of a call are looked at. The system looks at each part of a path.
+const MAX_PATHS: usize = 1000;
 /// Endings of sources. A search for them does not look for hidden files such as `.env.py`.
 const SOURCES: &[&str] = &[
     "py", "pyi", "rs", "js", "mjs", "cjs", "ts", "tsx", "jsx", "go", "java", "kt", "c", "h", "cc", "cpp", "hpp", "cs",
@@ -47,24 +51,52 @@ pub(crate) enum GlobUse {
     Search,
 }
 
+/// The working directory of a call, and how many of its paths may still be looked at.
+#[derive(Debug)]
+pub(crate) struct WorkDir {
+    given: PathBuf,
+    absolute: PathBuf,
+    /// As written and with links followed.
+    spellings: [PathBuf; 2],
+    left: Cell<usize>,
+}
+
+impl WorkDir {
+    pub(crate) fn new(given: &Path) -> Self {
+        let absolute = std::path::absolute(given).unwrap_or_else(|_| given.to_owned());
+        let known = absolute.canonicalize().unwrap_or_else(|_| absolute.clone());
+        let spellings = [normalized(&absolute), known];
+        Self { given: given.to_owned(), absolute, spellings, left: Cell::new(MAX_PATHS) }
+    }
+}
+
+impl Deref for WorkDir {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.given
+    }
+}
+
 /// Resolves a path of a tool call relative to `base`.
-pub(crate) fn resolve(text: &str, base: &Path, work_dir: &Path) -> FilePath {
-    if text.len() > MAX_TEXT || text.split(['/', '\\']).count() > MAX_PARTS {
+pub(crate) fn resolve(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
+    let left = dir.left.get();
+    if left == 0 || text.len() > MAX_TEXT || text.split(['/', '\\']).count() > MAX_PARTS {
         return FilePath::unreadable(text);
     }
-    let work_dir = std::path::absolute(work_dir).unwrap_or_else(|_| work_dir.to_owned());
+    dir.left.set(left - 1);
+    let work_dir = &dir.absolute;
     let base = work_dir.join(base);
-    let known_work_dir = work_dir.canonicalize().unwrap_or_else(|_| work_dir.clone());
     let path = expand_home(text).unwrap_or_else(|| PathBuf::from(text));
     let has_parent = path.components().any(|component| component == Component::ParentDir);
     let lexical = normalized(&base.join(&path));
     // The check itself must not reach for other machines, which would get the password hash of this user.
-    let followed = if is_remote(&lexical, &work_dir) { None } else { follow(&base.join(&path)) };
-    let process = of_process(&lexical, &work_dir);
+    let followed = if is_remote(&lexical, work_dir) { None } else { follow(&base.join(&path)) };
+    let process = of_process(&lexical, work_dir);
     let certain = !is_strange(text) && followed.is_some() && process.is_none() && !is_descriptor(&lexical);
     let resolved = followed.unwrap_or_else(|| lexical.clone());
     let mut forms = vec![text.to_owned(), text.replace('\\', "/")];
-    let work_dirs = [normalized(&work_dir), known_work_dir];
+    let work_dirs = dir.spellings.clone();
     for absolute in [Some(&lexical), Some(&resolved), process.as_ref()].into_iter().flatten() {
         forms.push(slashed(absolute));
         forms.extend(work_dirs.iter().filter_map(|dir| absolute.strip_prefix(dir).ok()).map(slashed));
@@ -165,10 +197,20 @@ impl FilePath {
         self.forms.iter().flat_map(|form| form.split(['/', '\\'])).filter(|name| !name.is_empty())
     }
 
+    /// What a comparison with a rule takes, in bytes that are compared.
+    pub(crate) fn weight(&self) -> usize {
+        /// A glob is compared with that of the rule, place by place.
+        const OF_GLOB: usize = 200;
+        let parts = |form: &str| 1 + form.bytes().filter(|byte| *byte == b'/').count();
+        let weight = |form: &String| form.len() * if self.glob.is_some() { OF_GLOB } else { parts(form) };
+        self.forms.iter().map(weight).sum()
+    }
+
     /// Whether rules have to be compared that name no part of the path.
     pub(crate) fn is_wide(&self) -> bool {
         !self.certain || self.whole || self.glob.is_some()
     }
+
     /// Whether it is the working directory or below it.
     pub(crate) fn is_below(&self) -> bool {
         self.allowable && self.resolved.starts_with(&self.work_dirs[1])
@@ -434,21 +476,31 @@ fn normalized(path: &Path) -> PathBuf {
 
 /// Follows the links of the part that exists. Returns nothing if a link leads nowhere, or if the path cannot be read.
 fn follow(path: &Path) -> Option<PathBuf> {
-    let mut missing = Vec::new();
-    let mut existing = path;
-    loop {
-        match existing.canonicalize() {
-            Ok(found) => return Some(normalized(&missing.iter().rev().fold(found, |path, name| path.join(name)))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                if existing.symlink_metadata().is_ok() {
-                    return None;
-                }
-                missing.push(existing.components().next_back()?.as_os_str());
-                existing = existing.parent()?;
+    let is_missing = |error: std::io::Error| (error.kind() == std::io::ErrorKind::NotFound).then_some(());
+    if let Some(found) =
+        path.canonicalize().map_or_else(|error| is_missing(error).map(|()| None), |found| Some(Some(found)))?
+    {
+        return Some(normalized(&found));
+    }
+    let parts: Vec<Component<'_>> = path.components().collect();
+    let beginning = |length: usize| parts[..length].iter().collect::<PathBuf>();
+    // Between these lengths, the first part is missing: a search by halves looks at few of them.
+    let (mut known, mut missing) = (1, parts.len());
+    let mut found = beginning(known).canonicalize().ok()?;
+    while missing - known > 1 {
+        let middle = known.midpoint(missing);
+        match beginning(middle).canonicalize() {
+            Ok(place) => (known, found) = (middle, place),
+            Err(error) => {
+                is_missing(error)?;
+                missing = middle;
             }
-            Err(_) => return None,
         }
     }
+    if beginning(missing).symlink_metadata().is_ok() {
+        return None;
+    }
+    Some(normalized(&parts[known..].iter().fold(found, |path, part| path.join(part))))
 }
 
 #[cfg(test)]

@@ -81,8 +81,8 @@ impl RuleList {
         !self.all_hosts.is_empty()
     }
 
-    /// The rules that can match a part, in their order.
-    pub(crate) fn candidates<'a>(&'a self, part: &Part) -> impl Iterator<Item = &'a Rule> {
+    /// The places of the rules that can match a part, in their order.
+    pub(crate) fn candidates(&self, part: &Part) -> Vec<usize> {
         let mut found = self.rest.clone();
         let mut add = |map: &HashMap<String, Vec<usize>>, name: &str| {
             if let Some(places) = map.get(name) {
@@ -125,6 +125,6 @@ impl RuleList {
         }
         found.sort_unstable();
         found.dedup();
-        found.into_iter().map(|at| &self.rules[at])
+        found
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::arguments::{self, Arguments, all_texts, plain};
 use crate::command::pattern::loose_words;
 use crate::command::{self, Command, Item, Word};
-use crate::path::{FilePath, GlobUse, resolve};
+use crate::path::{FilePath, GlobUse, WorkDir, resolve};
 use crate::programs::{self, FileUse};
 use crate::{Call, host};
 
@@ -270,6 +270,19 @@ impl Part {
         }
     }
 
+    /// What a comparison with a rule takes, in bytes that are compared.
+    pub(crate) fn weight(&self) -> usize {
+        let words = |words: &[Word]| words.iter().map(|word| word.text().len() + 8).sum();
+        match &self.target {
+            Target::Command(command) => words(command.words()),
+            Target::Path(path) => path.weight(),
+            Target::Host(host) => host.text.len(),
+            Target::Opaque(opaque) => opaque.words.iter().map(|word| word.len() + 8).sum(),
+            Target::Mcp(names) => names.iter().map(|(server, tool)| server.len() + tool.len()).sum(),
+            Target::Nothing => 0,
+        }
+    }
+
     /// Why the part cannot be decided, for people.
     pub(crate) fn why(&self) -> Option<String> {
         let why = match &self.target {
@@ -401,6 +414,7 @@ pub(crate) fn is_name(text: &str) -> bool {
 /// Takes a call apart.
 pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs) -> Vec<Part> {
     let empty = Map::new();
+    let work_dir = &WorkDir::new(work_dir);
     let known = arguments::read(call.arguments.unwrap_or(&empty));
     let mut taker = Taker { call, known, work_dir, needs, parts: Vec::new(), operands: 0 };
     let by_name = kind_of_tool(call.name);
@@ -433,14 +447,14 @@ pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs) -> Vec<Part> 
 struct Taker<'a> {
     call: Call<'a>,
     known: Arguments<'a>,
-    work_dir: &'a Path,
+    work_dir: &'a WorkDir,
     needs: Needs,
     parts: Vec<Part>,
     /// How many words of commands were looked at as files.
     operands: usize,
 }
 
-impl Taker<'_> {
+impl<'a> Taker<'a> {
     fn add(&mut self, kind: Option<Kind>, target: Target) {
         let mut part = Part::new(kind, target);
         if kind != Some(Kind::Mcp) {
@@ -453,7 +467,7 @@ impl Taker<'_> {
     fn opaque(&mut self, kind: Option<Kind>, reason: &str) {
         // Some agents send a title, such as the command, instead of the name of the tool.
         let title = Some(self.call.name).filter(|name| kind_of_tool(name).is_none());
-        let texts = self.call.arguments.map(all_texts).unwrap_or_default();
+        let (texts, _) = self.call.arguments.map(all_texts).unwrap_or_default();
         let mut text = String::new();
         for piece in texts.into_iter().chain(title).chain(self.call.about) {
             // The rest is not searched either.
@@ -538,13 +552,22 @@ impl Taker<'_> {
         if !self.known.urls.is_empty() {
             self.take_hosts(None);
         }
-        for path in patch_paths(&self.known.patches) {
+        for path in self.patch_paths(None) {
             let target = self.path_target(path, self.work_dir);
             self.add(None, target);
         }
         if self.parts.is_empty() {
             self.add(None, Target::Nothing);
         }
+    }
+
+    /// The files that the patches of the call name.
+    fn patch_paths(&mut self, kind: Option<Kind>) -> Vec<&'a str> {
+        let (paths, is_cut) = patch_paths(&self.known.patches);
+        if is_cut {
+            self.opaque(kind, "its patch names more files than are looked at, or some in quotes");
+        }
+        paths
     }
 
     fn take_mcp(&mut self) {
@@ -596,7 +619,7 @@ impl Taker<'_> {
         let name = plain(self.call.name);
         let mut paths: Vec<&str> = self.known.paths.clone();
         if kind == Kind::Edit && !self.known.patches.is_empty() {
-            let of_patch = patch_paths(&self.known.patches);
+            let of_patch = self.patch_paths(Some(kind));
             if of_patch.is_empty() && paths.is_empty() {
                 self.opaque(Some(kind), "the patch names no file that is known here");
             }
@@ -653,8 +676,7 @@ impl Taker<'_> {
         const MAX_ADDRESS: usize = 2048;
         let mut hosts: Vec<host::Host> = self.known.urls.iter().map(|text| host::parse(text)).collect();
         // Some tools take the address inside of a text for the model.
-        let texts = self.call.arguments.map(all_texts).unwrap_or_default();
-        let mut is_cut = false;
+        let (texts, mut is_cut) = self.call.arguments.map(all_texts).unwrap_or_default();
         for text in texts {
             for (at, _) in text.match_indices("://") {
                 if hosts.len() >= MAX_ADDRESSES {
@@ -918,8 +940,9 @@ fn pieces(text: &str) -> Vec<(&str, bool)> {
     pieces
 }
 
-/// The files that patches name.
-fn patch_paths<'a>(patches: &[&'a str]) -> Vec<&'a str> {
+/// The files that patches name, and whether there are more than are looked at, or some in quotes.
+fn patch_paths<'a>(patches: &[&'a str]) -> (Vec<&'a str>, bool) {
+    const RENAMES: &[&str] = &["rename from ", "rename to ", "copy from ", "copy to ", "Index: "];
     let mut found = Vec::new();
     for line in patches.iter().flat_map(|patch| patch.lines()) {
         let line = line.trim_start();
@@ -930,12 +953,22 @@ fn patch_paths<'a>(patches: &[&'a str]) -> Vec<&'a str> {
             Some(path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path))
                 .filter(|path| *path != "/dev/null")
         });
-        let path = path.or_else(|| {
-            ["rename from ", "rename to ", "copy from ", "copy to "].iter().find_map(|start| line.strip_prefix(start))
-        });
-        if found.len() <= MAX_OPERANDS {
-            found.extend(path);
+        let path = path.or_else(|| RENAMES.iter().find_map(|start| line.strip_prefix(start)));
+        // A file of bytes, or an empty one, has no other line with its name.
+        let path = path.or_else(|| line.strip_prefix("diff --git ").map(path_of_git));
+        if path.is_some_and(|path| path.starts_with('"') || found.len() == MAX_OPERANDS) {
+            return (found, true);
         }
+        found.extend(path);
     }
-    found
+    (found, false)
+}
+
+/// The file in `a/file b/file`. If the names differ, further lines have them.
+fn path_of_git(names: &str) -> &str {
+    let (first, second) = names.split_at_checked(names.len() / 2).unwrap_or((names, ""));
+    match (first.strip_prefix("a/"), second.strip_prefix(" b/")) {
+        (Some(one), Some(other)) if one == other => one,
+        _ => names.rsplit_once(" b/").map_or(names, |(_, path)| path),
+    }
 }

@@ -67,6 +67,50 @@ fn call_with_many_values_is_not_allowed() {
     }
 }
 
+/// What is allowed at the beginning hides nothing behind the limits.
+#[test]
+fn targets_behind_limits_are_not_allowed() {
+    let rules = json!({
+        "deny": ["edit(secrets/**)", "fetch(evil.example)"],
+        "allow": ["edit(src/**)", "fetch(a.example)", "execute(cat src/*)", "read(src/**)"],
+    });
+    let policy = Policy::from_value(&rules).unwrap();
+    let lines = |line: &str, times: usize| (0..times).map(|n| line.replace('#', &n.to_string())).collect::<String>();
+    let list = |item: &str, times: usize, last: &str| {
+        let items = (0..times).map(|n| item.replace('#', &n.to_string()));
+        items.chain([last.to_owned()]).collect::<Vec<_>>()
+    };
+    for (name, small, large) in [
+        (
+            "apply_patch",
+            json!({"input": lines("*** Add File: src/#\n+x\n", 9)}),
+            json!({"input": lines("*** Add File: src/#\n+x\n", 300) + "*** Add File: secrets/x\n"}),
+        ),
+        (
+            "patch",
+            json!({"patch": lines("--- a/src/#\n+++ b/src/#\n", 9)}),
+            json!({"patch": lines("--- a/src/#\n+++ b/src/#\n", 300) + "--- a/secrets/x\n+++ b/secrets/x\n"}),
+        ),
+        ("Edit", json!({"paths": list("src/#", 9, "src/x")}), json!({"paths": list("src/#", 9000, "secrets/x")})),
+        (
+            "FetchURL",
+            json!({"url": "https://a.example/", "content": list("#", 9, "x")}),
+            json!({"url": "https://a.example/", "content": [["https://evil.example/"], list("#", 30_000, "x")]}),
+        ),
+        (
+            "Shell",
+            json!({"command": lines("cat src/#;", 9)}),
+            json!({"command": lines("cat src/#;", 3000) + "rm -rf secrets"}),
+        ),
+    ] {
+        let decide =
+            |arguments: Value| policy.check_json(&json!({"name": name, "arguments": arguments}), "/w").unwrap();
+        let verdict = decide(small);
+        assert_eq!(verdict.decision, Decision::Allow, "{name}: {}", verdict.reason);
+        assert_ne!(decide(large).decision, Decision::Allow, "{name}");
+    }
+}
+
 #[test]
 fn ten_thousand_rules_are_an_index() {
     let rule = |kind: &str, n: usize| match kind {
