@@ -50,6 +50,15 @@ test("carriage_return_begins_a_line", () => {
   assert.equal(visible("one\r\ntwo\n\tthree"), "one\ntwo\n\tthree");
 });
 
+test("long_blanks_become_marks", () => {
+  assert.equal(visible(`git status${" ".repeat(190)}; rm`), "git status[190 blanks]; rm");
+  assert.equal(visible(`a${"\u3000\t".repeat(50)}b`), "a[100 blanks]b");
+  assert.equal(visible(`a${"\n ".repeat(100)}b`), "a[100 line ends]\n b");
+  for (const text of ["a\n\n\n\tb", `a${" ".repeat(40)}b`, "\n".repeat(29)]) assert.equal(visible(text), text);
+  const long = " ".repeat(1 << 20) + "\n ".repeat(1 << 19);
+  assert.equal(labels(long).length, 2);
+});
+
 test("emoji_sequences_stay_whole", () => {
   for (const text of ["❤️", "👩‍💻", "👨‍👩‍👧", "1️⃣", "👋🏽"]) assert.equal(visible(text), text);
   assert.equal(labels("a\u200db").length, 1);

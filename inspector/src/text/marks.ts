@@ -48,8 +48,12 @@ const SHORT = new Map<number, string>([
   [0x7f, "DEL"],
 ]);
 
-/** Controls, format characters, lone surrogates, separators, characters without a glyph, many combining characters. */
-const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|\p{M}{9,}/gu;
+/**
+ * Controls, format characters, lone surrogates, separators, characters without a glyph, many combining characters, and blanks
+ * and line ends that move what follows out of sight.
+ */
+const HIDDEN =
+  /[\p{Zs}\t]{60,}|\n(?:[\p{Zs}\t]*\n){29,}|[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|\p{M}{9,}/gu;
 
 /** Format characters that have a glyph, such as the sign of the end of a verse. */
 const VISIBLE = /^[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u{110bd}\u{110cd}\u{13430}-\u{1343f}]$/u;
@@ -66,6 +70,12 @@ function belongsToEmoji(text: string, at: number, code: number): boolean {
 
 function markOf(found: string): { label: string; name: string } {
   const code = found.codePointAt(0) ?? 0;
+  if (found.length > 8 && found.startsWith("\n")) {
+    return { label: `${String(found.split("\n").length - 1)} line ends`, name: "empty lines" };
+  }
+  if (found.length > 8 && /^[\p{Zs}\t]/u.test(found)) {
+    return { label: `${String(found.length)} blanks`, name: "a long run of blanks" };
+  }
   if (found.length > 8 && /^\p{M}/u.test(found)) {
     return { label: `+${String(Array.from(found).length)} combining`, name: "combining characters" };
   }
@@ -81,11 +91,12 @@ export function splitHidden(text: string): Piece[] {
   for (const match of source.matchAll(HIDDEN)) {
     const found = match[0];
     const code = found.codePointAt(0) ?? 0;
-    if (code === 0x0a || code === 0x09 || VISIBLE.test(found) || belongsToEmoji(source, match.index, code)) continue;
+    const isShort = found.length < 30;
+    if ((isShort && (code === 0x0a || code === 0x09)) || VISIBLE.test(found) || belongsToEmoji(source, match.index, code)) continue;
     if (match.index > shown) pieces.push({ type: "text", text: source.slice(shown, match.index) });
     pieces.push({ type: "mark", ...markOf(found) });
-    // Text after a lone carriage return would overwrite the line. It gets a line of its own.
-    if (code === 0x0d) pieces.push({ type: "text", text: "\n" });
+    // Text after a lone carriage return would overwrite the line. It gets a line of its own, as text after empty lines does.
+    if (code === 0x0d || code === 0x0a) pieces.push({ type: "text", text: "\n" });
     shown = match.index + found.length;
   }
   if (shown < source.length) pieces.push({ type: "text", text: source.slice(shown) });
