@@ -57,7 +57,7 @@ test("in a chat, Ctrl-C cancels the answer, and between answers ends the program
   const executable = agent([
     [{ text: "I wait." }, { wait_cancel: true }],
     [
-      { tool_call: { name: "WriteFile", approve: { description: "Write notes" }, result: "ok" } },
+      { tool_call: { name: "WriteFile", arguments: { path: "\u001b[8m\u202e" }, approve: { description: `Write${" ".repeat(99)}notes` }, result: "ok" } },
       { text: ["You said ", "{{prompt}}", " and {{last.response}}."] },
     ],
     [{ error: { code: -32003, message: "overloaded" } }],
@@ -70,7 +70,7 @@ test("in a chat, Ctrl-C cancels the answer, and between answers ends the program
     ["expect", "[cancelled]"],
     ["expect", "> "],
     ["type", "More\r"],
-    ["expect", "Write notes? [y/N] "],
+    ["expect", String.raw`"Write[99 blanks]notes": {"path":"\u001b[8m\u202e"}? [y/N] `],
     ["type", "y\r"],
     ["expect", "You said More and approve. [finished]"],
     ["expect", "> "],

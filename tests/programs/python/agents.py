@@ -1,9 +1,14 @@
 """One program for several agents: agents.py NAME PROMPT. The handlers are the same for all of them."""
 
 import asyncio
+import json
+import re
 import sys
 
 import kimi_agent
+
+# Letters and marks that look like nothing.
+BLANKS = "\u034f\u115f\u1160\u2800\u3164\uffa0"
 
 # The options that differ. The SDK knows the arguments and the protocol of each program.
 AGENTS = {
@@ -14,11 +19,20 @@ AGENTS = {
 }
 
 
+def shown(value: object) -> str:
+    """Returns a value in one line, in which no blanks and no characters without a glyph hide anything."""
+    text = json.dumps(value, ensure_ascii=False)
+    text = "".join(f"\\u{ord(c):04x}" if not c.isprintable() or c in BLANKS else c for c in text)
+    return re.sub(" {17,}", lambda run: f"[{len(run[0])} blanks]", text)
+
+
 def decide(request: kimi_agent.ApprovalRequest) -> kimi_agent.Approval:
     """Asks the person. The name of a tool differs between agents; over ACP a call also has a kind, which does not."""
     call = request.tool_call
     kind = (call.kind or call.name) if call else "unknown"
-    answer = input(f"\n[{kind}] {kimi_agent.printable(request.description)}\nApprove? [y/N] ")
+    arguments = call.arguments if call and call.arguments is not None else "unknown arguments"
+    print(f"\n[{kimi_agent.printable(kind)}] {shown(request.description)}: {shown(arguments)}")
+    answer = input("Approve? [y/N] ")
     return "approve" if answer == "y" else "reject"
 
 
@@ -29,7 +43,7 @@ async def main(name: str, prompt: str) -> int:
             print(f"{session.server} speaks {session.protocol_version}, and can: {', '.join(able) or 'no extras'}")
             async with session.prompt(prompt) as turn:
                 async for text in turn.text_stream:
-                    print(text, end="", flush=True)
+                    print(kimi_agent.printable(text), end="", flush=True)
                 result = await turn.result()
             print(f"\n{result.status}, {result.usage.total} tokens, {len(result.rejected)} rejected")
     except kimi_agent.KimiAgentError as error:

@@ -2,7 +2,7 @@
 
 import sys
 
-from kimi_agent import TextPart, sync
+from kimi_agent import TextPart, printable, sync
 
 with sync.create_session(work_dir=sys.argv[1]) as session:
     while True:
@@ -13,7 +13,7 @@ with sync.create_session(work_dir=sys.argv[1]) as session:
         try:
             for event in session.prompt(question):
                 if isinstance(event, TextPart):
-                    print(event.text, end="", flush=True)
+                    print(printable(event.text), end="", flush=True)
             print()
         except KeyboardInterrupt:
             print("\n(stopped)")

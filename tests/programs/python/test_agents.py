@@ -52,10 +52,22 @@ def test_each_agent_starts_and_asks_handler(
     done = run(tmp_path, program, script, name, "y\n")
     assert (done.returncode, done.stderr) == (0, "")
     assert f"speaks {protocol}, and can: " in done.stdout
-    assert "Write a.txt\nApprove? [y/N] " in done.stdout
+    assert 'Write a.txt": ' in done.stdout
+    assert "\nApprove? [y/N] " in done.stdout
     assert "You said approve, and I got " in done.stdout
     assert arguments in done.stdout.split("I got ")[1]
     assert "finished" in done.stdout
+
+
+def test_nothing_is_hidden_from_person(tmp_path: Path) -> None:
+    hidden = f"ls{' ' * 190}; rm\x1b]52;c;eA==\x07\x1b[8m\u202e\u200b\u3164\nApprove? [y/N] y"
+    call = {"name": "Shell", "arguments": {"command": hidden}, "approve": {"description": hidden}, "result": "ok"}
+    script = {**KIMI_CLI, "turns": [[{"text": hidden}, {"tool_call": call}]]}
+    done = run(tmp_path, "uvx", script, "kimi-cli", "n\n")
+    assert done.returncode == 0, done.stderr
+    shown = r"ls[190 blanks]; rm\u001b]52;c;eA==\u0007\u001b[8m\u202e\u200b\u3164\nApprove? [y/N] y"
+    assert f'"{shown}": {{"command": "{shown}"}}' in done.stdout
+    assert all(c.isprintable() or c in "\n\u200b\u3164" for c in done.stdout)
 
 
 def test_rejected_action_is_counted(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_ctrl_c_stops_answer_and_continues(program: str, agent: Callable[..., En
     if program == "chat.py":
         terminal.type("Write\n")
         terminal.expect("[WriteFile]")
-        terminal.expect("Write notes? ")
+        terminal.expect('"Write notes": ')
         terminal.type("y\n")
         terminal.expect("Done.")
         terminal.expect("> ")

@@ -11,7 +11,7 @@ const HIDDEN = /[\p{Default_Ignorable_Code_Point}\u00a0\u2000-\u200a\u202f\u205f
 const shown = (text) =>
   printable(text)
     .replace(HIDDEN, (letter) => `\\u{${letter.codePointAt(0).toString(16)}}`)
-    .replace(/[ \t]{17,}/g, (run) => `[${run.length} blanks]`);
+    .replace(/\s{17,}/g, (run) => `[${run.length} blanks]`);
 const page = readFileSync(new URL("page.html", import.meta.url), "utf8");
 const browsers = new Set(); // The open streams of events.
 const waiting = new Map(); // The approvals without an answer, by ID.

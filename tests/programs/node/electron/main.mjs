@@ -6,6 +6,12 @@ import { createSession, isKimiAgentError, printable } from "kimi-agent";
 const PAGE = new URL("index.html", import.meta.url).href;
 const PRELOAD = fileURLToPath(new URL("preload.cjs", import.meta.url));
 const ANSWERS = ["approve", "approve_for_session", "reject"];
+// Nothing that a person decides about is hidden by characters without a glyph, or by many blanks.
+const HIDDEN = /[\p{Default_Ignorable_Code_Point}\u00a0\u2000-\u200a\u202f\u205f\u2800\u3000]/gu;
+const shown = (text) =>
+  printable(text)
+    .replace(HIDDEN, (letter) => `\\u{${letter.codePointAt(0).toString(16)}}`)
+    .replace(/\s{17,}/g, (run) => `[${run.length} blanks]`);
 const waiting = new Map(); // The approvals without an answer, by ID.
 let count = 0;
 let window;
@@ -29,7 +35,7 @@ function askPerson(request, { signal }) {
     signal.addEventListener("abort", () => finish("reject"));
     waiting.set(id, finish);
     const input = JSON.stringify(request.tool_call?.arguments ?? "The arguments are not known.");
-    send({ type: "approval", id, description: printable(request.description), input: printable(input) });
+    send({ type: "approval", id, description: shown(request.description), input: shown(input) });
   });
 }
 
