@@ -284,12 +284,16 @@ test-inspector: inspector-setup ## The inspector: unit tests, and in a browser i
 test-limits: build ## What sessions take of memory and leave behind, counted, in all three languages.
 	$(call say,Measuring what sessions take and what they leave behind)
 	@$(PY) tests/limits/run.py --rust-program "$(TARGET)/debug/limits-program"
+	@cargo build -q --locked -p worst-inputs
+	@$(PY) tests/limits/inputs.py --program "$(TARGET)/debug/worst-inputs"
 
 .PHONY: test-instructions
 test-instructions: $(VENV)/.ready ## Instructions of the core's hot paths, against the recorded counts.
 	$(call say,Counting the instructions of the hot paths)
 	@cargo build -q --release --locked -p instruction-paths
 	@$(PY) bench/instructions/count.py --valgrind "$$(tools/valgrind.sh $(HERE)/$(CACHE)/valgrind)" --program "$(TARGET)/release/instruction-paths"
+	@cargo build -q --release --locked -p worst-inputs
+	@$(PY) tests/limits/inputs.py --valgrind "$$(tools/valgrind.sh $(HERE)/$(CACHE)/valgrind)" --program "$(TARGET)/release/worst-inputs"
 
 .PHONY: test-soak
 test-soak: build ## Ten seconds of random sessions in Python and Node: nothing hangs, leaks or crosses.

@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+/// The longest name of a template, in bytes.
+const LONGEST: usize = 256;
+
 /// Fills the templates in a text. A template that `look_up` does not know stays unchanged.
 pub(crate) fn fill<'a>(text: &'a str, look_up: &dyn Fn(&str) -> Option<String>) -> Cow<'a, str> {
     if !text.contains("{{") {
@@ -12,13 +15,17 @@ pub(crate) fn fill<'a>(text: &'a str, look_up: &dyn Fn(&str) -> Option<String>) 
     let mut filled = String::new();
     let mut rest = text;
     while let Some(start) = rest.find("{{") {
-        let Some(length) = rest[start + 2..].find("}}") else { break };
-        let end = start + 2 + length;
+        // A text of many braces would be searched again for each of them.
+        let length = rest.as_bytes()[start + 2..].windows(2).take(LONGEST).position(|end| end == b"}}");
         filled.push_str(&rest[..start]);
-        match look_up(rest[start + 2..end].trim()) {
-            Some(value) => {
+        let found = length.and_then(|length| {
+            let end = start + 2 + length;
+            Some((look_up(rest[start + 2..end].trim())?, end + 2))
+        });
+        match found {
+            Some((value, end)) => {
                 filled.push_str(&value);
-                rest = &rest[end + 2..];
+                rest = &rest[end..];
             }
             None => {
                 // `{{{prompt}}` has its template one character later.

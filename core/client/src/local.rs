@@ -23,6 +23,8 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 const FILE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest output of a command that is kept, in bytes.
 const MAX_OUTPUT: usize = 4 << 20;
+/// The limit of the parts of a path: each of them can become a folder.
+const MAX_PARTS: usize = 128;
 /// How long the output may stay open after the end of the command: a process in the background can hold it.
 const DRAIN: Duration = Duration::from_millis(500);
 
@@ -72,7 +74,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Allows the agent to write files. By default, each write is an error.
+    /// Allows the agent to write files. Missing folders below the directory are made. By default, each write is an error.
     ///
     /// # Examples
     /// ```
@@ -291,6 +293,9 @@ fn below(root: &Path, path: &str) -> io::Result<(PathBuf, Vec<std::ffi::OsString
     let asked = Path::new(path);
     let rest = asked.strip_prefix(&given).or_else(|_| asked.strip_prefix(&real));
     let rest = rest.map_err(|_| refused(path, "it is outside of the directory"))?;
+    if rest.components().count() > MAX_PARTS {
+        return Err(refused(path, &format!("it has more than {MAX_PARTS} parts")));
+    }
     let mut parts = Vec::new();
     for part in rest.components() {
         match part {
@@ -328,7 +333,7 @@ fn write(root: &Path, path: &str, content: &str, max_bytes: u64) -> io::Result<(
 fn folder(root: &Path, path: &str) -> io::Result<PathBuf> {
     let (root, parts) = below(root, path)?;
     #[cfg(unix)]
-    unix::folder(&root, &parts, path)?;
+    unix::folder(&root, &parts, path, false)?;
     let folder: PathBuf = std::iter::once(root.as_os_str()).chain(parts.iter().map(AsRef::as_ref)).collect();
     #[cfg(not(unix))]
     if !folder.canonicalize()?.starts_with(&root) || !folder.is_dir() {
@@ -345,7 +350,15 @@ fn open(root: &Path, path: &str, for_writing: bool) -> io::Result<File> {
     return unix::open(&root, &parts, &name, path, for_writing);
     #[cfg(not(unix))]
     {
-        let folder: PathBuf = std::iter::once(root.as_os_str()).chain(parts.iter().map(AsRef::as_ref)).collect();
+        let mut folder = root.clone();
+        for part in parts {
+            folder.push(part);
+            match std::fs::symlink_metadata(&folder) {
+                Ok(found) if !found.is_dir() => return Err(refused(path, "a part of it is a link, or not a folder")),
+                Err(error) if for_writing && error.kind() == io::ErrorKind::NotFound => std::fs::create_dir(&folder)?,
+                found => drop(found?),
+            }
+        }
         if !folder.canonicalize()?.starts_with(&root) {
             return Err(refused(path, "it is outside of the directory"));
         }
@@ -365,17 +378,25 @@ mod unix {
     use std::ffi::OsString;
     use std::os::fd::OwnedFd;
 
-    use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, statat};
+    use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
     use rustix::io::Errno;
 
     use super::{File, Path, io, refused};
 
     const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-    pub(super) fn folder(root: &Path, parts: &[OsString], path: &str) -> io::Result<OwnedFd> {
+    /// Opens a folder. With `is_made`, missing folders are made.
+    pub(super) fn folder(root: &Path, parts: &[OsString], path: &str, is_made: bool) -> io::Result<OwnedFd> {
         let mut folder = openat(CWD, root, FOLDER, Mode::empty())?;
         for part in parts {
-            folder = openat(&folder, part, FOLDER, Mode::empty()).map_err(|error| explained(error, path))?;
+            let mut inner = openat(&folder, part, FOLDER, Mode::empty());
+            if is_made && matches!(inner, Err(Errno::NOENT)) {
+                match mkdirat(&folder, part, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+                    Ok(()) | Err(Errno::EXIST) => inner = openat(&folder, part, FOLDER, Mode::empty()),
+                    Err(error) => return Err(explained(error, path)),
+                }
+            }
+            folder = inner.map_err(|error| explained(error, path))?;
         }
         Ok(folder)
     }
@@ -387,7 +408,7 @@ mod unix {
         path: &str,
         for_writing: bool,
     ) -> io::Result<File> {
-        let folder = folder(root, parts, path)?;
+        let folder = folder(root, parts, path, for_writing)?;
         // Before the file is opened, because the opening of a device can have an effect.
         match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile => {}

@@ -424,15 +424,29 @@ pub fn create_private(path: &Path) -> io::Result<File> {
     create_file(path)
 }
 
+/// Returns whether a path leads to a pipe, whose opening would wait for its other end.
+fn is_pipe(path: &Path) -> bool {
+    #[cfg(unix)]
+    return std::fs::metadata(path).is_ok_and(|found| std::os::unix::fs::FileTypeExt::is_fifo(&found.file_type()));
+    #[cfg(not(unix))]
+    return path.as_os_str().is_empty();
+}
+
 /// Opens a file with these options. If it does not exist, it is created as [`create_private`] does. An existing file keeps
 /// its permissions.
 ///
 /// # Errors
-/// Returns the error of the system.
+/// Returns the error of the system, or an error for a pipe.
 pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     // Closed first, because the options may refuse other writers. Opened again, it has the permissions of the user in any
     // mask of the process.
     let created = create_file(path).map(drop);
+    if created.is_err() && is_pipe(path) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe; expected a file"));
+    }
+    // Nor does a pipe that has replaced the file meanwhile block the caller.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NONBLOCK);
     options.open(path).map_err(|error| match created {
         Err(first) if first.kind() != io::ErrorKind::AlreadyExists => first,
         _ => error,

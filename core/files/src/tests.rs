@@ -162,6 +162,13 @@ fn open_private_keeps_content() {
     drop(open_private(&path, OpenOptions::new().write(true).truncate(true)).unwrap());
     assert_eq!(std::fs::read(&path).unwrap(), b"");
     assert_eq!(create_private(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    #[cfg(unix)]
+    {
+        let pipe = parent.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let error = open_private(&pipe, OpenOptions::new().write(true)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
     let missing = parent.path().join("missing").join("journal");
     let error = open_private(&missing, OpenOptions::new().write(true)).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);

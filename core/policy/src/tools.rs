@@ -666,7 +666,10 @@ impl<'a> Taker<'a> {
             }
         }
         for path in paths {
-            let target = self.file_target(Some(kind), path);
+            let target = match self.file_target(Some(kind), path) {
+                Target::Path(path) if name == "readmanyfiles" => Target::Path(path.into_glob(GlobUse::Search)),
+                target => target,
+            };
             self.add(Some(kind), target);
         }
     }
@@ -760,6 +763,13 @@ impl<'a> Taker<'a> {
                         let words: Vec<&str> =
                             std::iter::once(&**program).chain(words.iter().map(|word| &**word)).collect();
                         command::take_words(&words, &mut items);
+                        // Some tools join them for a shell.
+                        if words
+                            .iter()
+                            .any(|word| word.contains(|c: char| c.is_control() || ";&|<>()$`'\"\\#".contains(c)))
+                        {
+                            command::take_text(&words.join(" "), &mut items);
+                        }
                     }
                     None => return self.opaque(kind, "the words of the command are no texts"),
                 }

@@ -34,6 +34,9 @@ pub mod spelling;
 pub mod telemetry;
 pub mod texts;
 pub mod turn_records;
+#[cfg(any(test, feature = "measured"))]
+#[doc(hidden)]
+pub mod worst;
 
 pub use answers::{Answers, Approval, HandlerError, HookDecision, OnError};
 pub use budget::{Budget, BudgetCounter, BudgetExceeded};

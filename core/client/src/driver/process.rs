@@ -27,6 +27,9 @@ use crate::jsonrpc;
 use crate::messages::Json;
 use crate::transport::{Exit, Transport};
 
+/// Longer lines are taken on a thread of their own, in bytes.
+const LONG: usize = 64 << 10;
+
 /// The task that owns a process.
 pub(crate) struct ProcessTask {
     io: Io,
@@ -97,7 +100,18 @@ impl ProcessTask {
                 // A descendant holds the pipe, so the agent's output ends here, possibly in the middle of a line.
                 self.output_ended();
             }
-            self.take_lines();
+            while self.take_lines(false) {
+                // A panic is of no session alone, so it ends the process.
+                match tokio::task::spawn_blocking(move || {
+                    self.take_lines(true);
+                    self
+                })
+                .await
+                {
+                    Ok(task) => self = task,
+                    Err(_) => return,
+                }
+            }
             self.advance_ends();
             if self.shutdown.has_exited() && self.reader.has_ended() {
                 break;
@@ -241,8 +255,18 @@ impl ProcessTask {
 
     // --- reading ---
 
-    /// Takes the lines that were read, within the capacity of the sessions, and delivers their outputs.
-    fn take_lines(&mut self) {
+    /// Returns whether the next line can take long. `decides` says whether lines can begin other work.
+    fn is_next_long(&mut self, decides: bool) -> bool {
+        let has_ids = self.io.process.waits_for_reader();
+        let is_long = |line: &[u8]| line.len() > LONG || (decides && (!has_ids || jsonrpc::may_have_id(line)));
+        self.reader.peek_line().is_some_and(is_long)
+    }
+
+    /// Takes the lines that were read, within the capacity of the sessions, and delivers their outputs. It stops before a line that
+    /// can take long, and returns true: such a line must not stop the sessions of other processes, so it is taken on a thread of
+    /// its own, with `is_apart`.
+    fn take_lines(&mut self, mut is_apart: bool) -> bool {
+        let mut is_left = false;
         let now = now();
         for session in self.sessions.drivers.iter_mut() {
             session.in_span(|session| session.refill(&mut self.io, now));
@@ -257,6 +281,11 @@ impl ProcessTask {
                 break;
             }
             if self.io.writer.is_stalled() || !self.has_capacity() {
+                break;
+            }
+            let decides = self.sessions.drivers.iter().any(|session| session.connection.may_decide());
+            if self.is_next_long(decides) && !std::mem::take(&mut is_apart) {
+                is_left = true;
                 break;
             }
             match self.reader.next_line() {
@@ -275,6 +304,7 @@ impl ProcessTask {
         }
         self.io.writer.push(self.io.endpoint.poll_transmit());
         self.yield_after_wake = woken && self.reader.take_was_full();
+        is_left
     }
 
     fn has_read(&mut self, read: IoResult<usize>) {

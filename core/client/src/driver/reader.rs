@@ -105,6 +105,11 @@ impl PipeReader {
         Ok(line)
     }
 
+    /// Returns the next line, which stays.
+    pub(super) fn peek_line(&mut self) -> Option<&[u8]> {
+        self.lines.peek_line()
+    }
+
     /// Frees the memory of lines that were taken.
     pub(super) fn release(&mut self) {
         self.lines.release();

@@ -54,6 +54,11 @@ async fn files_below_root_are_read_and_written() {
     project.write(&project.path("sub/new.txt"), "longer text").await.unwrap();
     project.write(&project.path("sub/new.txt"), "new").await.unwrap();
     assert_eq!(std::fs::read_to_string(project.root().join("sub/new.txt")).unwrap(), "new");
+    project.write(&project.path("made/./of/x/../parts/new.txt"), "made").await.unwrap();
+    assert_eq!(std::fs::read_to_string(project.root().join("made/of/parts/new.txt")).unwrap(), "made");
+    assert!(!project.root().join("made/of/x").exists());
+    assert!(project.read(&project.path("missing/new.txt")).await.is_err());
+    assert!(!project.root().join("missing").exists());
     let request = serde_json::from_value(json!({"id": "1", "path": project.path("a.txt"), "content": "x"})).unwrap();
     let refused = files(project.root()).writer()(request).await.unwrap_err();
     assert!(refused.to_string().contains("does not allow writing"), "{refused}");
@@ -73,6 +78,9 @@ async fn other_files_are_refused() {
         project.path("../secret"),
         project.path("sub/../../secret"),
         project.path("../root-of-others/secret"),
+        project.path("../root-of-others/made/secret"),
+        project.path("a.txt/made"),
+        project.path(&"a/".repeat(200)),
         project.path("sub"),
         project.path("."),
         project.path("long"),
@@ -89,7 +97,10 @@ async fn other_files_are_refused() {
         std::os::unix::fs::symlink("missing", project.root().join("dangling")).unwrap();
         mkfifoat(CWD, project.root().join("fifo"), Mode::RWXU).unwrap();
         std::os::unix::net::UnixListener::bind(project.root().join("socket")).unwrap();
-        paths.extend(["link", "up/secret", "zero", "dangling", "fifo", "socket"].map(|name| project.path(name)));
+        paths.extend(
+            ["link", "up/secret", "up/made/secret", "dangling/made", "fifo/made", "zero", "dangling", "fifo", "socket"]
+                .map(|name| project.path(name)),
+        );
     }
     for path in paths {
         assert!(project.read(&path).await.is_err(), "{path}");
@@ -100,7 +111,9 @@ async fn other_files_are_refused() {
     assert!(project.write(&project.path("a.txt"), &"x".repeat(101)).await.is_err());
     assert_eq!(std::fs::read_to_string(project.folder.path().join("secret")).unwrap(), "secret");
     assert_eq!(std::fs::read_to_string(project.root().join("a.txt")).unwrap(), "text");
-    assert!(!project.root().join("missing").exists());
+    for name in ["root/missing", "made", "root-of-others/made", "root/a/a"] {
+        assert!(!project.folder.path().join(name).exists(), "{name}");
+    }
 }
 
 #[cfg(unix)]

@@ -269,6 +269,15 @@ async fn on_wire_each_session_has_process() {
     assert_eq!(states, [SessionState::Closed; 3]);
 }
 
+/// Whether a record of logs is about an unknown event.
+struct Find(bool);
+
+impl tracing::field::Visit for Find {
+    fn record_debug(&mut self, _: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0 |= format!("{value:?}").contains("unknown event delivered");
+    }
+}
+
 /// A subscriber of logs that panics for one record.
 struct Panicking;
 
@@ -286,12 +295,6 @@ impl tracing::Subscriber for Panicking {
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
 
     fn event(&self, event: &tracing::Event<'_>) {
-        struct Find(bool);
-        impl tracing::field::Visit for Find {
-            fn record_debug(&mut self, _: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                self.0 |= format!("{value:?}").contains("unknown event delivered");
-            }
-        }
         let mut find = Find(false);
         event.record(&mut find);
         assert!(!find.0, "on purpose");
@@ -316,6 +319,55 @@ async fn panic_ends_its_own_session_only() {
     assert_eq!((says(&second, "who").await.as_str(), says(&third, "who").await.as_str()), ("I am s2", "I am s3"));
     first.close().await.ok();
     shell.agent.close().await.expect("an end");
+}
+
+/// A subscriber of logs that counts the unknown events of its thread.
+struct Counting(Arc<std::sync::atomic::AtomicUsize>);
+
+impl tracing::Subscriber for Counting {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut find = Find(false);
+        event.record(&mut find);
+        self.0.fetch_add(usize::from(find.0), std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn long_lines_are_taken_on_another_thread() {
+    let here = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let _subscriber = tracing::subscriber::set_default(Counting(Arc::clone(&here)));
+    let odd = |length: usize, kind: &str| {
+        let params = json!({"type": kind, "payload": {"text": "x".repeat(length)}});
+        json!({"raw": json!({"jsonrpc": "2.0", "method": "event", "params": params}).to_string()})
+    };
+    let turn = |first, second| json!([{"text": "a"}, first, {"text": "b"}, second, {"text": "c"}]);
+    let script = json!([turn(odd(10, "Odd"), odd(10, "Odder")), turn(odd(100_000, "Oddest"), odd(1 << 20, "Last"))]);
+    let executable = scripted_agent(script);
+    let session = Session::builder().executable(&executable).start().await.expect("a session");
+    let mut counts = Vec::new();
+    for _ in 0..2 {
+        let result = session.prompt("x").expect("a turn").result().await.expect("a result");
+        assert_eq!(result.text, "abc");
+        counts.push(here.swap(0, std::sync::atomic::Ordering::Relaxed));
+    }
+    assert_eq!(counts, [2, 0]);
+    session.close().await.expect("an end");
 }
 
 #[tokio::test]

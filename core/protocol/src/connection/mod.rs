@@ -549,6 +549,12 @@ impl Connection {
         self.is_reading = is_reading;
     }
 
+    /// Returns whether the agent's next line can begin work on what came before it: a decision of the policy, which looks at files,
+    /// or the search of a value in the whole answer.
+    pub fn may_decide(&self) -> bool {
+        self.sources.rules.is_some() || self.turn.as_ref().is_some_and(|turn| turn.output.is_some())
+    }
+
     /// Returns whether the agent's lines are read at the moment.
     pub fn is_reading(&self) -> bool {
         self.is_reading

@@ -93,22 +93,26 @@ fn text(line: &[u8]) -> Cow<'_, str> {
 #[derive(Default)]
 struct Open {
     /// The places of an object's members in the output, with their commas. `None` for a list.
-    members: Option<HashMap<Vec<u8>, Range<usize>>>,
+    members: Option<HashMap<Name, Range<usize>>>,
     /// The name of the member that is being read, or of the member that the list is in.
-    name: Vec<u8>,
+    name: Name,
 }
+
+/// The number of a name: names are compared often, and can be long.
+type Name = usize;
 
 struct Rewriter<'a> {
     text: &'a [u8],
     at: usize,
     out: Vec<u8>,
     open: Vec<Open>,
+    names: HashMap<Vec<u8>, Name>,
     huge: Huge,
     halves: Halves,
     /// Places in the output that are replaced at the end, in any order.
     edits: Vec<(Range<usize>, String)>,
     /// The high half at the end of the last string: its place, and the name of the string's member.
-    pending: Option<(usize, u16, Vec<u8>)>,
+    pending: Option<(usize, u16, Name)>,
 }
 
 /// The escape that replaces half of a surrogate pair.
@@ -116,8 +120,8 @@ const REPLACEMENT: &[u8; 6] = b"\\ufffd";
 
 impl<'a> Rewriter<'a> {
     fn new(text: &'a [u8], huge: Huge) -> Self {
-        let (out, open) = (Vec::with_capacity(text.len() + 16), Vec::new());
-        Self { text, at: 0, out, open, huge, halves: Halves::default(), edits: Vec::new(), pending: None }
+        let (out, open, names) = (Vec::with_capacity(text.len() + 16), Vec::new(), HashMap::new());
+        Self { text, at: 0, out, open, names, huge, halves: Halves::default(), edits: Vec::new(), pending: None }
     }
 
     fn finish(mut self) -> Option<String> {
@@ -186,8 +190,11 @@ impl<'a> Rewriter<'a> {
         (self.peek()? == b':').then_some(())?;
         self.at += 1;
         self.out.push(b':');
+        // The number 0 is for values without a name.
+        let next = self.names.len() + 1;
+        let name = *self.names.entry(name).or_insert(next);
         let open = self.open.last_mut()?;
-        let earlier = open.members.as_mut()?.insert(name.clone(), begins..begins);
+        let earlier = open.members.as_mut()?.insert(name, begins..begins);
         open.name = name;
         self.edits.extend(earlier.map(|place| (place, String::new())));
         self.value()
@@ -202,7 +209,7 @@ impl<'a> Rewriter<'a> {
                 self.out.push(bracket);
                 let is_object = bracket == b'{';
                 // A string in a list belongs to the member that has the list.
-                let name = self.open.last().map(|open| open.name.clone()).unwrap_or_default();
+                let name = self.open.last().map(|open| open.name).unwrap_or_default();
                 self.open.push(Open { members: is_object.then(HashMap::new), name });
                 if self.peek()? == if is_object { b'}' } else { b']' } {
                     return Some(());
@@ -251,8 +258,8 @@ impl<'a> Rewriter<'a> {
         self.at += 1;
         self.out.push(b'"');
         // Pieces of one text are members of the same name.
-        let name = self.open.last().map(|open| &open.name);
-        let before = self.pending.take_if(|(.., of)| is_value && Some(&*of) == name);
+        let name = self.open.last().map(|open| open.name);
+        let before = self.pending.take_if(|(.., of)| is_value && Some(*of) == name);
         let mut joins = before.map(|(place, high, _)| (place, high));
         let mut is_start = is_value;
         loop {
@@ -271,7 +278,8 @@ impl<'a> Rewriter<'a> {
                 [b'\\', ref escape @ ..] => self.escape(escape, is_value, is_start, joins.take()),
                 [control, ..] => {
                     self.at += 1;
-                    self.out.extend_from_slice(format!("\\u{control:04x}").as_bytes());
+                    let digit = |half: u8| b"0123456789abcdef"[usize::from(half)];
+                    self.out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(control >> 4), digit(control & 15)]);
                 }
             }
             is_start = false;
@@ -306,7 +314,7 @@ impl<'a> Rewriter<'a> {
             0xd800..=0xdbff => {
                 if is_value && rest.first() == Some(&b'"') {
                     self.halves.trailing = Some(unit);
-                    let name = self.open.last().map(|open| open.name.clone()).unwrap_or_default();
+                    let name = self.open.last().map(|open| open.name).unwrap_or_default();
                     self.pending = Some((self.out.len(), unit, name));
                 }
                 self.out.extend_from_slice(REPLACEMENT);
@@ -372,6 +380,21 @@ mod tests {
 
     fn rewritten(line: impl AsRef<[u8]>) -> String {
         rewrite(line.as_ref(), Huge::Kept).map_or_else(|| "invalid".to_owned(), |rewritten| rewritten.text)
+    }
+
+    /// With quadratic time or memory the test would not end: 8 MB of names and values would be terabytes.
+    #[test]
+    fn long_names_take_linear_memory() {
+        let name = "a".repeat(4 << 20);
+        let many = |value: &str| value.repeat((4 << 20) / value.len());
+        for line in [
+            format!(r#"{{"{name}":[{}"\ud83d"]}}"#, many("[],")),
+            format!(r#"{{"{name}":[{}1]}}"#, many(r#""\ud83d","#)),
+            format!(r#"{{"{name}b":["\ud83d"],"{name}c":[{}"x"]}}"#, many(r#""x","#)),
+        ] {
+            let strict = rewritten(&line);
+            assert!(strict.len() > 4 << 20 && strict.contains("\\ufffd"), "{}", strict.len());
+        }
     }
 
     #[test]

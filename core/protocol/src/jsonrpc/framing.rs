@@ -122,6 +122,14 @@ impl LineBuffer {
         Ok(Some(line))
     }
 
+    /// Returns the line that [`next_line`](Self::next_line) returns next, if it is there and not too long.
+    pub fn peek_line(&mut self) -> Option<&[u8]> {
+        let found = memchr::memchr(b'\n', &self.bytes[self.scanned..]);
+        self.scanned = found.map_or(self.bytes.len(), |offset| self.scanned + offset);
+        let is_line = found.is_some() || (self.has_ended && self.lost.is_none());
+        Some(&self.bytes[self.start..self.scanned]).filter(|line| is_line && line.len() <= self.limit)
+    }
+
     /// Removes all bytes.
     pub fn clear(&mut self) {
         *self = Self { has_ended: self.has_ended, ..Self::new(self.limit) };

@@ -59,6 +59,11 @@ pub struct RpcFailure {
     pub data: Option<Json>,
 }
 
+/// Returns whether a line can be a request or an answer. Without decoding, so that some other lines count, too.
+pub fn may_have_id(line: &[u8]) -> bool {
+    memchr::memmem::find(line, b"\"id\"").is_some()
+}
+
 /// The limit of nesting in JSON that is passed to programs. Parsers have limits of their own: 128 in serde, the stack
 /// in Python.
 pub const MAX_DEPTH: usize = 100;

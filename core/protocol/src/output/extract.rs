@@ -78,8 +78,10 @@ fn fenced_blocks(text: &str) -> Vec<&str> {
 fn last_complete(text: &str) -> Option<Value> {
     let mut scanner = Scanner { text: text.as_bytes(), at: 0, open: Vec::new(), spans: Vec::new(), restarts: 0 };
     scanner.scan();
-    // The spans do not overlap, so this takes linear time, too.
-    scanner.spans.iter().rev().find_map(|&(begin, end)| parse(&text[begin..end]))
+    // The whole text is a candidate of its own. The spans do not overlap, so this takes linear time, too.
+    let whole = text.trim().len();
+    let parts = scanner.spans.iter().rev().filter(|(begin, end)| end - begin < whole);
+    parts.map(|&(begin, end)| &text[begin..end]).find_map(parse)
 }
 
 /// Finds balanced brackets, without those in strings.

@@ -89,7 +89,7 @@ impl OutputPlan {
     /// # Errors
     /// Returns the violations of the first value in it, or says that the text has no value.
     pub(super) fn read_text(&self, text: &str) -> Result<Value, Vec<OutputError>> {
-        let mut first = None;
+        let mut errors = None;
         let work = &mut Work::default();
         for candidate in candidates(text) {
             if let Some(value) = self.valid(&candidate, work) {
@@ -98,12 +98,10 @@ impl OutputPlan {
             if work.is_exhausted() {
                 return Err(vec![OutputError::new("", TOO_COMPLEX)]);
             }
-            first.get_or_insert(candidate);
+            // Not the value: that of a long answer takes much more memory than its text.
+            errors.get_or_insert_with(|| self.schema.check(&candidate, work));
         }
-        Err(match first {
-            Some(value) => self.schema.check(&value, work),
-            None => vec![OutputError::new("", "the answer has no complete JSON value")],
-        })
+        Err(errors.unwrap_or_else(|| vec![OutputError::new("", "the answer has no complete JSON value")]))
     }
 
     fn valid(&self, value: &Value, work: &mut Work) -> Option<Value> {

@@ -20,6 +20,8 @@ const PATTERN: usize = 16;
 const BYTE: usize = 6;
 /// The work of applying a schema to a part of a value.
 const SCHEMA: usize = 16;
+/// The work of a result that is kept: so the results take few megabytes.
+const KEPT: usize = 48;
 /// The limit of schemas that are applied within each other. JSON has at most 127 levels.
 const MAX_DEPTH: usize = 512;
 
@@ -160,6 +162,7 @@ impl<'n, 'w> Checker<'n, 'w> {
         self.depth -= 1;
         if is_kept {
             let is_reported = !self.violations.is_silent();
+            self.spend(KEPT);
             self.outcomes.insert(applied, Outcome { is_valid, is_unread: self.unread > unread, is_reported });
         }
         is_valid

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::super::number::canonical;
 use super::super::rules::{ArrayRules, Bounds, Contains, Dependent, Node, ObjectRules};
 use super::super::{listed, quoted};
-use super::{At, BYTE, Checker, SCHEMA, Seen};
+use super::{At, BYTE, Checker, KEPT, SCHEMA, Seen};
 
 impl Checker<'_, '_> {
     /// Checks a number of members or items.
@@ -156,7 +156,7 @@ impl Checker<'_, '_> {
         let mut known = HashMap::new();
         for (index, item) in items.iter().enumerate() {
             let text = canonical(item);
-            if !self.spend(SCHEMA + text.len() * BYTE) {
+            if !self.spend(SCHEMA + KEPT + text.len() * BYTE) {
                 return None;
             }
             if let Some(first) = known.insert(text, index) {
