@@ -78,6 +78,7 @@ test("conversation_has_all_parts", () =>
       "Rejected by the policy after 1 ms · rule execute(rm *)",
       "Rejected by the handler of the program after 6.1 s\nDo not push. Commit only.",
       "Denied by the rule execute(rm *) (policy.toml:11)",
+      "the rule `execute(rm *)` denies `rm -rf build`",
       "Subagent coder a34bd503e",
       "I added test_comment.", // a text of the subagent
       "Which name shall the release have?",

@@ -26,11 +26,34 @@ pub(crate) fn is_glob(text: &str) -> bool {
 /// Whether a path exists that both globs match. With `hides_dots`, the wildcards of the first do not match a `.` at the beginning of
 /// a name. Too complex globs may match.
 pub(crate) fn may_overlap(first: &str, second: &str, hides_dots: bool) -> bool {
+    if !ends_agree(first, second) {
+        return false;
+    }
     let (Some(first), Some(second)) = (alternatives(first), alternatives(second)) else { return true };
     first.iter().any(|first| {
         let first = tokens(first);
         second.iter().any(|second| overlap(&first, &tokens(second), hides_dots))
     })
+}
+
+/// Whether the texts before the first wildcards and behind the last ones can belong to one path.
+fn ends_agree(first: &str, second: &str) -> bool {
+    const WILD: [char; 8] = ['*', '?', '[', ']', '{', '}', ',', '\\'];
+    let start = |glob: &str| glob.find(WILD).unwrap_or(glob.len());
+    let end = |glob: &str| match glob.rfind(WILD) {
+        // `**/` stands for nothing, too.
+        Some(at) if glob[at + 1..].starts_with('/') => at + 2,
+        Some(at) => at + 1,
+        None => 0,
+    };
+    if !first.is_ascii() || !second.is_ascii() {
+        return true;
+    }
+    let (a, b) = (&first[..start(first)], &second[..start(second)]);
+    let shorter = a.len().min(b.len());
+    let (c, d) = (&first[end(first)..], &second[end(second)..]);
+    let tail = c.len().min(d.len());
+    a[..shorter].eq_ignore_ascii_case(&b[..shorter]) && c[c.len() - tail..].eq_ignore_ascii_case(&d[d.len() - tail..])
 }
 
 /// The globs that the braces of a glob stand for.

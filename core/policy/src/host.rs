@@ -66,8 +66,14 @@ fn known(text: &str) -> Option<(String, Option<u16>)> {
         !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     };
     let is_readable = host.len() < 254 && host.split('.').all(is_name);
-    // A number is an address in many spellings; only the usual one is known.
-    let is_usual = number(&host).is_none_or(|address| address.to_string() == host);
+    // A number is an address in many spellings; only the usual one is known. Programs differ in what a larger number means.
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let is_number = last.starts_with(|c: char| c.is_ascii_digit())
+        && last.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'x');
+    let is_usual = match number(&host) {
+        Some(address) => address.to_string() == host,
+        None => !is_number,
+    };
     (is_readable && is_usual).then_some((host, port.filter(|port| *port != usual)))
 }
 
@@ -109,7 +115,73 @@ fn add_names(host: &str, names: &mut Vec<String>) {
     if let Some(canonical) = canonical(&host) {
         names.push(canonical);
     }
+    if let Some(ascii) = to_ascii(&host) {
+        names.push(ascii);
+    }
     names.push(host);
+}
+
+/// The name in the form in which it is looked up, if it has other letters than those of ASCII.
+fn to_ascii(host: &str) -> Option<String> {
+    if host.is_ascii() {
+        return None;
+    }
+    let labels: Option<Vec<String>> = host
+        .split('.')
+        .map(|label| if label.is_ascii() { Some(label.to_owned()) } else { Some(format!("xn--{}", punycode(label)?)) })
+        .collect();
+    Some(labels?.join("."))
+}
+
+/// Encodes a label, as RFC 3492 says.
+fn punycode(label: &str) -> Option<String> {
+    const BASE: u32 = 36;
+    /// Longer labels are no names of hosts.
+    const MAX_LABEL: usize = 63;
+    let digit = |value: u32| char::from_digit((value + 10) % BASE, BASE);
+    let chars: Vec<u32> = label.chars().map(u32::from).collect();
+    let mut encoded: String = label.chars().filter(char::is_ascii).collect();
+    let basic = u32::try_from(encoded.len()).ok()?;
+    if chars.len() > MAX_LABEL {
+        return None;
+    }
+    if basic > 0 {
+        encoded.push('-');
+    }
+    let (mut next, mut delta, mut bias, mut handled) = (128, 0_u32, 72, basic);
+    while (handled as usize) < chars.len() {
+        let least = chars.iter().copied().filter(|c| *c >= next).min()?;
+        delta = delta.checked_add((least - next).checked_mul(handled + 1)?)?;
+        next = least;
+        for c in &chars {
+            if *c < next {
+                delta += 1;
+            } else if *c == next {
+                let (mut rest, mut at) = (delta, BASE);
+                loop {
+                    let limit = at.saturating_sub(bias).clamp(1, 26);
+                    if rest < limit {
+                        break;
+                    }
+                    encoded.push(digit(limit + (rest - limit) % (BASE - limit))?);
+                    rest = (rest - limit) / (BASE - limit);
+                    at += BASE;
+                }
+                encoded.push(digit(rest)?);
+                delta /= if handled == basic { 700 } else { 2 };
+                delta += delta / (handled + 1);
+                bias = 0;
+                while delta > 455 {
+                    delta /= 35;
+                    bias += BASE;
+                }
+                bias += BASE * delta / (delta + 38);
+                (delta, handled) = (0, handled + 1);
+            }
+        }
+        (delta, next) = (delta + 1, next + 1);
+    }
+    Some(encoded)
 }
 
 /// The one spelling of an address. All names of this machine are one.
@@ -246,7 +318,8 @@ impl HostPattern {
         if name != "*" && !is_v6 && (labels.is_empty() || !labels.chars().all(is_plain)) {
             return Err(wrong());
         }
-        Ok(Self { canonical: canonical(name), name: name.to_owned(), port })
+        let name = to_ascii(name).unwrap_or_else(|| name.to_owned());
+        Ok(Self { canonical: canonical(&name), name, port })
     }
 
     /// The names by which a host that matches can be found, if the pattern is one host.
@@ -339,6 +412,15 @@ mod tests {
             assert!(denied("127.0.0.1", url) && denied("localhost", url) && denied("[::1]", url), "{url}");
         }
         assert!(!denied("169.254.169.254", "http://169.254.169.253/"));
+        for (name, ascii) in [
+            ("bücher.example", "xn--bcher-kva.example"),
+            ("例え.テスト", "xn--r8jz45g.xn--zckzah"),
+            ("παράδειγμα.δοκιμή", "xn--hxajbheg2az3al.xn--jxalpdlp"),
+        ] {
+            let (plain, encoded) = (format!("http://{name}/"), format!("https://{ascii}/x"));
+            assert!(denied(name, &plain) && denied(name, &encoded) && denied(ascii, &plain), "{name}");
+            assert!(HostPattern::parse(name).is_ok_and(|rule| rule.matches_strictly(&parse(&encoded))), "{name}");
+        }
         assert_eq!(
             HostPattern::parse("a.example").map(|rule| rule.matches_liberally(&parse("http://d\u{43e}cs.example/"))),
             Ok(None)

@@ -3,12 +3,14 @@
 //!
 //! - `load`: TOML, JSON and mappings, and the errors of a rule set
 //! - `rule`: one rule, and how it matches
-//! - `tools`: the kinds of the tools of known agents, and the targets of a call
+//! - `kinds`: the kinds of the tools of known agents
+//! - `tools`: the targets of a call
 //! - `arguments`: the arguments of a call by meaning
 //! - `command`: shell commands, taken apart with a recogniser of the text that every shell reads in the same way
 //! - `programs`: the table of programs and of their options that do more than a careless rule says
 //! - `rules`: a list of rules with an index
 //! - `presets`: rule sets that come with the SDK
+//! - `mcp`: names of tools of MCP servers
 //! - `path`, `glob`, `host`: targets of files and of requests
 //! - `warnings`: rules that can never decide
 
@@ -21,7 +23,9 @@ mod command;
 pub mod generated;
 mod glob;
 mod host;
+mod kinds;
 mod load;
+mod mcp;
 mod path;
 mod presets;
 mod programs;
@@ -305,8 +309,8 @@ impl Policy {
         decide_part: impl Fn(&'p Self, Tool<'_>, &Part, &mut Work) -> Option<Verdict<'p>>,
     ) -> PolicyVerdict {
         let parts = tools::parts(call, work_dir, self.needs());
-        let lower = call.name.to_lowercase();
-        let tool = Tool { name: call.name, lower: &lower };
+        let (lower, plain) = (call.name.to_lowercase(), mcp::plain_name(call.name));
+        let tool = Tool { name: call.name, lower: &lower, plain: &plain };
         let mut strictest: Option<(Verdict<'_>, &Part)> = None;
         let mut work = Work { left: MAX_WORK };
         for part in &parts {
@@ -369,8 +373,8 @@ impl Policy {
     }
 
     fn deny_part<'p>(&'p self, tool: Tool<'_>, part: &Part, work: &mut Work) -> Option<Verdict<'p>> {
-        let is_denied = |rule: &&Rule| rule.matches_liberally(tool.lower, part) == Certainty::Yes;
-        let found = work.candidates(&self.deny, part)?.find(is_denied);
+        let is_denied = |rule: &&Rule| rule.matches_liberally(tool, part) == Certainty::Yes;
+        let found = work.candidates(&self.deny, tool, part)?.find(is_denied);
         let decision = if found.is_some() { Decision::Deny } else { Decision::Allow };
         Some(Verdict { decision, rule: found, is_certain: true })
     }
@@ -379,7 +383,7 @@ impl Policy {
     fn is_spelled(&self, tool: Tool<'_>, part: &Part, work: &mut Work) -> Option<bool> {
         let Some(part) = part.spelled.as_ref() else { return Some(false) };
         let is_spelled = |rule: &Rule| !rule.is_bare() && rule.matches_strictly(tool.name, part);
-        Some(work.candidates(&self.allow, part)?.any(is_spelled))
+        Some(work.candidates(&self.allow, tool, part)?.any(is_spelled))
     }
 
     fn decide_part<'p>(&'p self, tool: Tool<'_>, part: &Part, work: &mut Work) -> Option<Verdict<'p>> {
@@ -387,8 +391,8 @@ impl Policy {
             return Some(Verdict { decision: Decision::Allow, rule: None, is_certain: true });
         }
         let mut maybe = None;
-        for rule in work.candidates(&self.deny, part)? {
-            match rule.matches_liberally(tool.lower, part) {
+        for rule in work.candidates(&self.deny, tool, part)? {
+            match rule.matches_liberally(tool, part) {
                 Certainty::Yes => {
                     return Some(Verdict { decision: Decision::Deny, rule: Some(rule), is_certain: true });
                 }
@@ -400,12 +404,12 @@ impl Policy {
             return Some(Verdict { decision: self.undecidable(), rule: maybe, is_certain: false });
         }
         let mut asks = None;
-        for rule in work.candidates(&self.ask, part)? {
+        for rule in work.candidates(&self.ask, tool, part)? {
             // A stricter default is weakened only for what the rule surely matches.
             if rule.matches_strictly(tool.name, part) {
                 return Some(Verdict { decision: Decision::Ask, rule: Some(rule), is_certain: true });
             }
-            match rule.matches_liberally(tool.lower, part) {
+            match rule.matches_liberally(tool, part) {
                 Certainty::No => {}
                 certainty => asks = asks.or(Some((rule, certainty == Certainty::Yes))),
             }
@@ -416,7 +420,9 @@ impl Policy {
         if part.shadow {
             return Some(Verdict { decision: Decision::Allow, rule: None, is_certain: true });
         }
-        if let Some(rule) = work.candidates(&self.allow, part)?.find(|rule| rule.matches_strictly(tool.name, part)) {
+        if let Some(rule) =
+            work.candidates(&self.allow, tool, part)?.find(|rule| rule.matches_strictly(tool.name, part))
+        {
             return Some(Verdict { decision: Decision::Allow, rule: Some(rule), is_certain: true });
         }
         let is_undecidable = matches!(part.target, Target::Opaque(_));
@@ -447,11 +453,12 @@ impl Policy {
     }
 }
 
-/// The name of a tool, as it is and in lower case.
+/// The name of a tool, as it is and as rules compare it.
 #[derive(Clone, Copy)]
-struct Tool<'a> {
-    name: &'a str,
-    lower: &'a str,
+pub(crate) struct Tool<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) lower: &'a str,
+    pub(crate) plain: &'a str,
 }
 
 /// The limit of work for one call. A unit is about 2 ns of an optimised build, so all of it is less than 50 ms.
@@ -466,8 +473,13 @@ struct Work {
 
 impl Work {
     /// Returns the rules that can match a part, unless the comparison takes too much work.
-    fn candidates<'p>(&mut self, rules: &'p RuleList, part: &Part) -> Option<impl Iterator<Item = &'p Rule>> {
-        let found = rules.candidates(part);
+    fn candidates<'p>(
+        &mut self,
+        rules: &'p RuleList,
+        tool: Tool<'_>,
+        part: &Part,
+    ) -> Option<impl Iterator<Item = &'p Rule>> {
+        let found = rules.candidates(tool, part);
         let work = found.len().saturating_mul(part.weight().saturating_add(RULE)).saturating_add(RULE);
         self.left = self.left.checked_sub(work)?;
         Some(found.into_iter().map(|at| &rules.rules[at]))

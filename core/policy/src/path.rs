@@ -105,7 +105,9 @@ pub(crate) fn resolve(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
     if let Some((_, path)) = text.split_once("://") {
         forms.push(path.to_owned());
     }
-    forms = forms.iter().map(|form| form.to_lowercase()).collect();
+    // Some agents mark a file with `@`.
+    forms.extend(text.strip_prefix('@').map(str::to_owned));
+    forms = forms.iter().map(|form| folded(form)).collect();
     forms.sort_unstable();
     forms.dedup();
     let allowable = certain && !has_parent && !text.is_empty();
@@ -155,7 +157,8 @@ impl FilePath {
             self.certain = false;
             self.allowable = false;
         }
-        if glob == GlobUse::Search && !self.text.starts_with(['/', '~']) {
+        // A glob with a folder begins at the directory; a name alone is found in every folder.
+        if glob == GlobUse::Search && !self.text.trim_start_matches("./").trim_end_matches('/').contains('/') {
             self.forms.push(format!("**/{}", self.text.trim_start_matches("./").to_lowercase()));
         }
         self
@@ -208,7 +211,7 @@ impl FilePath {
 
     /// Whether rules have to be compared that name no part of the path.
     pub(crate) fn is_wide(&self) -> bool {
-        !self.certain || self.whole || self.glob.is_some()
+        !self.certain || self.whole || self.glob.is_some() || is_glob(&self.text)
     }
 
     /// Whether it is the working directory or below it.
@@ -275,7 +278,7 @@ impl PathPattern {
             return Err("a path pattern has at most 4096 bytes, 64 `*` and 8 `{`".to_owned());
         }
         let is_absolute = glob.starts_with('/') || glob.get(1..3) == Some(":/");
-        let lower = glob.to_lowercase();
+        let lower = folded(&glob);
         let folder = lower.strip_suffix("/**").map(str::to_owned);
         let start = lower.split(['*', '?', '[', '{']).next().unwrap_or_default();
         let start =
@@ -285,8 +288,17 @@ impl PathPattern {
 
     /// A part of the path that every path that matches has, in lower case.
     pub(crate) fn literal_part(&self) -> Option<&str> {
-        let is_literal = |part: &&str| !part.is_empty() && !part.contains(['*', '?', '[', ']', '{', '}', ',', '\\']);
+        let is_literal = |part: &&str| {
+            !part.is_empty() && part.is_ascii() && !part.contains(['*', '?', '[', ']', '{', '}', ',', '\\'])
+        };
         self.lower.split('/').filter(is_literal).max_by_key(|part| part.len())
+    }
+
+    /// The ending of the names that match, as `*.pem`, in lower case, if the last part is such a name.
+    pub(crate) fn ending(&self) -> Option<&str> {
+        let last = self.lower.rsplit('/').next()?;
+        last.strip_prefix("*.").filter(|ending| ending.bytes().all(|byte| byte.is_ascii_alphanumeric()))?;
+        Some(last)
     }
 
     /// A path that matches.
@@ -321,11 +333,27 @@ impl PathPattern {
         };
         if path.forms.iter().any(is_meant) {
             Certainty::Yes
-        } else if !path.certain || (path.whole && self.lower.starts_with("**/") && path.resolved.is_dir()) {
+        } else if !path.certain
+            || self.may_be_same(path)
+            || (path.whole && self.lower.starts_with("**/") && path.resolved.is_dir())
+        {
             Certainty::Maybe
         } else {
             Certainty::No
         }
+    }
+
+    /// Whether some systems or tools take the path for one that matches: accents are written in two ways, and a name with braces or
+    /// brackets can be a glob.
+    fn may_be_same(&self, path: &FilePath) -> bool {
+        if is_glob(&path.text) && self.overlaps(path, GlobUse::Search) != Certainty::No {
+            return true;
+        }
+        if self.lower.is_ascii() {
+            return false;
+        }
+        let glob = rough(&self.lower);
+        path.forms.iter().any(|form| !form.is_ascii() && fast_glob::glob_match(&glob, rough(form)))
     }
 
     fn matches_form(&self, form: &str) -> bool {
@@ -384,6 +412,26 @@ impl PathPattern {
         let relative = work_dirs.iter().find_map(|dir| absolute.strip_prefix(dir).ok());
         relative.is_some_and(|relative| fast_glob::glob_match(&self.glob, slashed(relative)))
     }
+}
+
+/// A text without case, as systems compare names.
+fn folded(text: &str) -> String {
+    text.to_lowercase().replace('\u{17f}', "s")
+}
+
+/// A text with one sign for each run of letters with accents and other letters: it is the same in each normal form of Unicode.
+fn rough(text: &str) -> String {
+    let mut rough = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let has_accent = chars.peek().is_some_and(|next| matches!(next, '\u{300}'..='\u{36f}'));
+        if c.is_ascii() && !has_accent {
+            rough.push(c);
+        } else if !rough.ends_with('\u{1}') {
+            rough.push('\u{1}');
+        }
+    }
+    rough
 }
 
 fn slashed(path: &Path) -> String {

@@ -28,6 +28,14 @@ struct Row {
     scripts: Option<String>,
     /// From how many words on that are no options.
     operands: Option<usize>,
+    /// The only words that may come first. Options before them are to be among `options_first`.
+    #[serde(default)]
+    subcommands: Vec<String>,
+    #[serde(default)]
+    options_first: Vec<String>,
+    /// Texts that a word must not contain.
+    #[serde(default)]
+    containing: Vec<String>,
     /// The first word can be joined short options without `-`.
     #[serde(default)]
     cluster: bool,
@@ -73,7 +81,7 @@ impl Table {
         let mut table = Self::default();
         for row in source.program {
             for name in &row.names {
-                table.rows.entry(name.clone()).or_default().push(row.clone());
+                table.rows.entry(name.to_lowercase()).or_default().push(row.clone());
             }
         }
         for files in source.files {
@@ -130,18 +138,39 @@ impl Row {
             add(0, words[0].text());
         }
         let mut operands = 0;
+        let scripts: Vec<(usize, &str)> = match self.scripts.as_deref() {
+            Some("sed") => sed_scripts(words),
+            _ => Vec::new(),
+        };
+        for (at, script) in &scripts {
+            if !is_plain_sed(script) {
+                add(*at, words[*at].text());
+            }
+        }
         for (at, word) in words.iter().enumerate().skip(1) {
             let text = word.text();
             let is_option = text.len() > 1 && text.starts_with('-');
             if let Some(option) = self.option(text, at) {
                 add(at, &option);
+            } else if self.containing.iter().any(|known| text.contains(&**known)) {
+                add(at, text);
             } else if is_option {
-                continue;
+                let is_first = operands == 0 && !self.subcommands.is_empty();
+                if is_first && !self.options_first.iter().any(|known| known == text) {
+                    add(at, text);
+                }
             } else {
                 operands += 1;
+                let is_unknown = operands == 1
+                    && !self.subcommands.is_empty()
+                    && !self.subcommands.iter().any(|known| known == text);
+                if is_unknown {
+                    add(at, text);
+                    continue;
+                }
                 let is_script = operands == 1
                     && match self.scripts.as_deref() {
-                        Some("sed") => !is_plain_sed(text),
+                        Some("sed") => scripts.is_empty() && !is_plain_sed(text),
                         Some("awk") => !is_plain_awk(text),
                         _ => false,
                     };
@@ -176,6 +205,35 @@ impl Row {
     }
 }
 
+/// The scripts of sed that options name, and the words that they are in.
+fn sed_scripts(words: &[Word]) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut at = 1;
+    while let Some(text) = words.get(at).map(Word::text) {
+        let value = match text.strip_prefix("--") {
+            Some(long) => {
+                let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+                (!name.is_empty() && "expression".starts_with(name)).then_some(value)
+            }
+            // Behind other short options, which can have a value of their own, any `e` may begin a script.
+            None if text.starts_with('-') => {
+                text.split_once('e').map(|(_, value)| Some(value).filter(|value| !value.is_empty()))
+            }
+            None => None,
+        };
+        match value {
+            Some(Some(value)) => found.push((at, value)),
+            Some(None) => {
+                at += 1;
+                found.extend(words.get(at).map(|word| (at, word.text())));
+            }
+            None => {}
+        }
+        at += 1;
+    }
+    found
+}
+
 /// Whether a script of sed only prints, deletes or replaces: one command, without files and programs.
 fn is_plain_sed(script: &str) -> bool {
     if script.contains(['\n', '\\', ';', '{', '}']) {
@@ -199,7 +257,9 @@ fn is_plain_sed(script: &str) -> bool {
 /// Whether a script of awk runs nothing and writes nothing.
 fn is_plain_awk(script: &str) -> bool {
     !script.contains(['|', '>', '@', '<'])
-        && !["system", "getline", "close", "fflush"].iter().any(|word| script.contains(word))
+        && !["system", "getline", "close", "fflush", "ARGV", "ARGC", "ENVIRON", "PROCINFO"]
+            .iter()
+            .any(|word| script.contains(word))
 }
 
 #[cfg(test)]
@@ -226,6 +286,19 @@ mod tests {
         for command in [
             "git -c a=b log",
             "git log --output=x",
+            "git --bare status",
+            "git -p log",
+            "git st",
+            "git checkout -- x",
+            "git log --format=%G?",
+            "git log --help",
+            "tar -tf host:x",
+            "tar -T x -tf y",
+            "curl -H @x y",
+            "sed -e p -e 1e y",
+            "sed -ep -ew y",
+            "sed -n p --expr 1e y",
+            "awk -We x",
             "git log --outp x",
             "git diff --ext-diff",
             "git grep -O./evil",
@@ -266,6 +339,12 @@ mod tests {
         for command in [
             "git status",
             "git log --oneline -5",
+            "git --no-pager log",
+            "git commit -m x",
+            "sed -e p x.txt",
+            "sed -n -e 1,5p -e /a/d x.txt",
+            "sed --expression=p x.txt",
+            "curl -H a:b https://a.example",
             "git diff --stat HEAD~1",
             "find . -name x",
             "rg -n --hidden x",

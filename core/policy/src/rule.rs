@@ -1,9 +1,12 @@
 //! One rule: a tool or a kind, a pattern, and whether a part of a call matches.
 
+use crate::Tool;
 use crate::command::pattern::{CommandPattern, wildcard};
 use crate::host::HostPattern;
+use crate::kinds::{Kind, is_name, kind_of_tool, misspelt_kind};
+use crate::mcp::McpPattern;
 use crate::path::PathPattern;
-use crate::tools::{Kind, Part, Target, is_name, kind_of_tool, misspelt_kind};
+use crate::tools::{Part, Target};
 
 /// A rule, as it was written and as it is compared.
 #[derive(Clone, Debug)]
@@ -14,6 +17,8 @@ pub(crate) struct Rule {
     pub(crate) pattern: Option<Pattern>,
     /// The name of the tool in lower case.
     lower: String,
+    /// The tool of an MCP server that the rule names without a pattern.
+    named_mcp: Option<McpPattern>,
 }
 
 /// The tools that a rule is about.
@@ -31,7 +36,7 @@ pub(crate) struct Pattern {
     pub(crate) command: CommandPattern,
     pub(crate) path: Option<PathPattern>,
     pub(crate) host: Option<HostPattern>,
-    pub(crate) mcp: Option<(String, String)>,
+    pub(crate) mcp: Option<McpPattern>,
 }
 
 /// Whether a rule matches.
@@ -92,7 +97,15 @@ impl Rule {
             return Err(format!("`{name}` is not a kind; write `{meant}` (or, for a tool with this name, `{name}*`)"));
         }
         let pattern = pattern.map(|pattern| Pattern::parse(pattern, kind)).transpose()?;
-        Ok(Self { text: text.to_owned(), source, subject, pattern, lower: name.to_lowercase() })
+        let lower = name.to_lowercase();
+        let named_mcp = lower.strip_prefix("mcp__").and_then(|rest| rest.split_once("__"));
+        let named_mcp = named_mcp.filter(|_| pattern.is_none()).map(|(server, tool)| McpPattern::new(server, tool));
+        Ok(Self { text: text.to_owned(), source, subject, pattern, lower, named_mcp })
+    }
+
+    /// Whether it names a tool of an MCP server.
+    pub(crate) fn names_mcp(&self) -> bool {
+        self.named_mcp.is_some()
     }
 
     /// Whether it is about any target of its kind.
@@ -122,16 +135,13 @@ impl Rule {
             Target::Command(command) => pattern.command.matches_strictly(command),
             Target::Path(path) => pattern.path.as_ref().is_some_and(|pattern| pattern.matches_strictly(path)),
             Target::Host(host) => pattern.host.as_ref().is_some_and(|pattern| pattern.matches_strictly(host)),
-            // A name with several `__` can be read in several ways.
-            Target::Mcp(names) => pattern.mcp.as_ref().is_some_and(|(servers, tools)| {
-                names.iter().all(|(server, tool)| wildcard(servers, server) && wildcard(tools, tool))
-            }),
+            Target::Mcp(names) => pattern.mcp.as_ref().is_some_and(|pattern| pattern.matches_strictly(names)),
             Target::Nothing | Target::Opaque(_) => false,
         }
     }
 
     /// Whether it may concern the part. Rules that deny or ask are compared in this way.
-    pub(crate) fn matches_liberally(&self, tool: &str, part: &Part) -> Certainty {
+    pub(crate) fn matches_liberally(&self, tool: Tool<'_>, part: &Part) -> Certainty {
         let certainty = self.matches_target(tool, part);
         match certainty {
             Certainty::Yes if part.vague => Certainty::Maybe,
@@ -140,15 +150,25 @@ impl Rule {
         }
     }
 
-    fn matches_target(&self, tool: &str, part: &Part) -> Certainty {
+    fn matches_target(&self, tool: Tool<'_>, part: &Part) -> Certainty {
         let is_subject = match &self.subject {
             Subject::Kind(kind) => concerns(*kind, part),
-            Subject::Tool(name) if name.contains('*') => wildcard(&self.lower, tool).into(),
-            Subject::Tool(_) => (self.lower == tool).into(),
+            Subject::Tool(name) if name.contains('*') => wildcard(&self.lower, tool.lower).into(),
+            Subject::Tool(_) => (self.lower == tool.lower).into(),
         };
-        let Some(pattern) = &self.pattern else { return is_subject };
+        let Some(pattern) = &self.pattern else {
+            return match &self.named_mcp {
+                Some(named) if is_subject == Certainty::No => matches_mcp(named, tool, part),
+                _ => is_subject,
+            };
+        };
+        if self.subject == Subject::Kind(Kind::Mcp) {
+            let certainty = pattern.mcp.as_ref().map_or(Certainty::No, |pattern| matches_mcp(pattern, tool, part));
+            let may_be = is_subject != Certainty::No && matches!(part.target, Target::Opaque(_));
+            return if certainty == Certainty::No && may_be { Certainty::Maybe } else { certainty };
+        }
         if is_subject == Certainty::No {
-            return self.matches_unprefixed(tool, part);
+            return Certainty::No;
         }
         match &part.target {
             Target::Command(command) => pattern.command.matches_liberally(command.words()),
@@ -159,14 +179,8 @@ impl Rule {
                 Some(pattern) => pattern.matches_liberally(host).map_or(Certainty::Maybe, Certainty::from),
                 None => Certainty::No,
             },
-            Target::Mcp(names) => match &pattern.mcp {
-                Some((servers, tools)) => {
-                    let matches = |pattern: &str, name: &str| wildcard(&pattern.to_lowercase(), &name.to_lowercase());
-                    names.iter().any(|(server, tool)| matches(servers, server) && matches(tools, tool)).into()
-                }
-                None => Certainty::No,
-            },
-            Target::Nothing => self.matches_unprefixed(tool, part),
+            Target::Mcp(names) => pattern.mcp.as_ref().is_some_and(|pattern| pattern.matches_split(names)).into(),
+            Target::Nothing => Certainty::No,
             Target::Opaque(_) if pattern.text == "*" && is_subject == Certainty::Yes => Certainty::Yes,
             Target::Opaque(text) => {
                 let is_command = matches!(part.kind, Some(Kind::Execute) | None)
@@ -175,32 +189,34 @@ impl Rule {
             }
         }
     }
+}
 
-    /// Some agents name a tool of an MCP server in other ways, or without the server.
-    fn matches_unprefixed(&self, tool: &str, part: &Part) -> Certainty {
-        let pattern = self.pattern.as_ref().and_then(|pattern| pattern.mcp.as_ref());
-        let Some((servers, tools)) = pattern.filter(|_| self.subject == Subject::Kind(Kind::Mcp)) else {
-            return Certainty::No;
-        };
-        if matches!(part.target, Target::Mcp(_)) || kind_of_tool(tool).is_some() || part.redirection {
-            return Certainty::No;
-        }
-        let (servers, tools) = (servers.to_lowercase(), tools.to_lowercase());
-        let is_prefixed = ["__", "_", "/", ".", "-", ":", " "].iter().any(|sign| {
-            let name = format!("{servers}{sign}{tools}");
-            wildcard(&name, tool)
-                || wildcard(&format!("mcp{sign}{name}"), tool)
-                || wildcard(&format!("mcp_{name}"), tool)
-        });
-        let is_alone = tools != "*" && wildcard(&tools, tool);
-        if is_prefixed || (is_alone && part.kind.is_none()) {
-            Certainty::Yes
-        } else if is_alone || (tools == "*" && part.kind.is_none() && !part.shadow) {
-            Certainty::Maybe
-        } else {
-            Certainty::No
-        }
+/// Whether a tool of an MCP server may be meant. Some agents name it in other ways, or without the server.
+fn matches_mcp(pattern: &McpPattern, tool: Tool<'_>, part: &Part) -> Certainty {
+    if let Target::Mcp(names) = &part.target
+        && pattern.matches_split(names)
+    {
+        return Certainty::Yes;
     }
+    if part.redirection || kind_of_tool(tool.name).is_some_and(|kind| kind != Kind::Mcp) {
+        return Certainty::No;
+    }
+    let is_unknown = part.kind.is_none();
+    match pattern.matches_other(tool.name, tool.plain) {
+        Certainty::Maybe if is_unknown && !is_name(tool.name) => return Certainty::Yes,
+        Certainty::No if matches!(part.target, Target::Mcp(_)) => {}
+        Certainty::No => {
+            let is_alone = pattern.is_named(tool.plain);
+            if is_alone && is_unknown {
+                return Certainty::Yes;
+            }
+            if is_alone || (pattern.is_any_tool() && is_unknown && !part.shadow) {
+                return Certainty::Maybe;
+            }
+        }
+        certainty => return certainty,
+    }
+    Certainty::No
 }
 
 /// Whether an allow rule for `name` is about the tool. Some agents send a title, such as a command, instead of a name: a title
@@ -237,7 +253,7 @@ impl Pattern {
     fn parse(text: &str, kind: Option<Kind>) -> Result<Self, String> {
         let path = PathPattern::parse(text);
         let host = HostPattern::parse(text);
-        let mcp = text.split_once('/').map(|(server, tool)| (server.to_owned(), tool.to_owned()));
+        let mcp = text.split_once('/').map(|(server, tool)| McpPattern::new(server, tool));
         let (path, host) = match kind {
             Some(Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search) => (Some(path?), None),
             Some(Kind::Fetch) => (None, Some(host?)),

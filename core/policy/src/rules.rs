@@ -2,17 +2,28 @@
 
 use std::collections::HashMap;
 
+use crate::Tool;
 use crate::command::{Word, base_name};
+use crate::kinds::Kind;
 use crate::rule::{Rule, Subject};
-use crate::tools::{Kind, Part, Target};
+use crate::tools::{Part, Target};
 
 /// Rules of one list, in the order of the policy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleList {
     pub(crate) rules: Vec<Rule>,
+    /// Rules for kinds of tools, and for tools whose name has `*`.
+    kinds: Index,
+    /// Rules for a tool, by its name in lower case.
+    tools: HashMap<String, Index>,
+}
+
+/// Rules by what they are about.
+#[derive(Clone, Debug, Default)]
+struct Index {
     /// Rules for commands by the name of the command.
     commands: HashMap<String, Vec<usize>>,
-    /// Rules for paths by a name in the path.
+    /// Rules for paths by a name in the path, or by the ending of a name.
     paths: HashMap<String, Vec<usize>>,
     /// Rules for requests by host.
     hosts: HashMap<String, Vec<usize>>,
@@ -29,61 +40,37 @@ fn is_path(kind: Kind) -> bool {
     matches!(kind, Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search)
 }
 
-impl RuleList {
-    pub(crate) fn new(rules: Vec<Rule>) -> Self {
-        let mut list = Self::default();
-        for (at, rule) in rules.iter().enumerate() {
-            let (Subject::Kind(kind), Some(pattern)) = (&rule.subject, &rule.pattern) else {
-                list.rest.push(at);
-                continue;
-            };
-            match (kind, &pattern.path, &pattern.host) {
-                (Kind::Execute, ..) => {
-                    list.all_commands.push(at);
-                    match pattern.command.name() {
-                        Some(name) => list.commands.entry(name).or_default().push(at),
-                        None => list.rest.push(at),
-                    }
+impl Index {
+    fn add(&mut self, at: usize, rule: &Rule) {
+        let (Some(kind), Some(pattern)) = (rule.kind(), &rule.pattern) else { return self.rest.push(at) };
+        match (kind, &pattern.path, &pattern.host) {
+            (Kind::Execute, ..) => {
+                self.all_commands.push(at);
+                match pattern.command.name() {
+                    Some(name) => self.commands.entry(name).or_default().push(at),
+                    None => self.rest.push(at),
                 }
-                (kind, Some(path), _) if is_path(*kind) => {
-                    list.all_paths.push(at);
-                    match path.literal_part() {
-                        Some(part) => list.paths.entry(part.to_owned()).or_default().push(at),
-                        None => list.wide_paths.push(at),
-                    }
-                }
-                (Kind::Fetch, _, Some(host)) => {
-                    list.all_hosts.push(at);
-                    match host.exact() {
-                        Some(names) => names.for_each(|name| list.hosts.entry(name.clone()).or_default().push(at)),
-                        None => list.rest.push(at),
-                    }
-                }
-                _ => list.rest.push(at),
             }
+            (kind, Some(path), _) if is_path(kind) => {
+                self.all_paths.push(at);
+                match path.literal_part().or_else(|| path.ending()) {
+                    Some(part) => self.paths.entry(part.to_owned()).or_default().push(at),
+                    None => self.wide_paths.push(at),
+                }
+            }
+            (Kind::Fetch, _, Some(host)) => {
+                self.all_hosts.push(at);
+                match host.exact() {
+                    Some(names) => names.for_each(|name| self.hosts.entry(name.clone()).or_default().push(at)),
+                    None => self.rest.push(at),
+                }
+            }
+            _ => self.rest.push(at),
         }
-        list.rules = rules;
-        list
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rules.is_empty()
-    }
-
-    /// Whether a rule is about files.
-    pub(crate) fn has_paths(&self) -> bool {
-        let is_about_files = |rule: &Rule| rule.kind().is_none_or(is_path) && !rule.is_bare();
-        !self.all_paths.is_empty() || self.rest.iter().any(|at| is_about_files(&self.rules[*at]))
-    }
-
-    /// Whether a rule is about hosts.
-    pub(crate) fn has_hosts(&self) -> bool {
-        !self.all_hosts.is_empty()
-    }
-
-    /// The places of the rules that can match a part, in their order.
-    pub(crate) fn candidates(&self, part: &Part) -> Vec<usize> {
-        let mut found = self.rest.clone();
+    fn find(&self, part: &Part, found: &mut Vec<usize>) {
+        found.extend(&self.rest);
         let mut add = |map: &HashMap<String, Vec<usize>>, name: &str| {
             if let Some(places) = map.get(name) {
                 found.extend(places);
@@ -94,13 +81,15 @@ impl RuleList {
                 Some(Word::Literal(name)) => add(&self.commands, &base_name(name)),
                 _ => found.extend(&self.all_commands),
             },
+            Target::Path(path) if self.all_paths.is_empty() || path.is_wide() => found.extend(&self.all_paths),
             Target::Path(path) => {
-                if path.is_wide() {
-                    found.extend(&self.all_paths);
-                } else {
-                    path.names().for_each(|name| add(&self.paths, name));
-                    found.extend(&self.wide_paths);
+                for name in path.names() {
+                    add(&self.paths, name);
+                    if let Some((_, ending)) = name.rsplit_once('.') {
+                        add(&self.paths, &format!("*.{ending}"));
+                    }
                 }
+                found.extend(&self.wide_paths);
             }
             Target::Host(host) => {
                 host.names().iter().for_each(|name| add(&self.hosts, name));
@@ -109,8 +98,8 @@ impl RuleList {
                 }
             }
             Target::Opaque(text) => {
-                for word in &text.words {
-                    add(&self.commands, &base_name(word));
+                if !self.commands.is_empty() {
+                    text.words.iter().for_each(|word| add(&self.commands, &base_name(word)));
                 }
                 // All others may match as well, so the first of each kind stands for them.
                 found.extend(
@@ -122,6 +111,53 @@ impl RuleList {
                 }
             }
             Target::Mcp(_) | Target::Nothing => {}
+        }
+    }
+}
+
+impl RuleList {
+    pub(crate) fn new(rules: Vec<Rule>) -> Self {
+        let mut list = Self::default();
+        for (at, rule) in rules.iter().enumerate() {
+            let index = match &rule.subject {
+                // Other names of a tool of an MCP server are meant, too.
+                Subject::Tool(name) if !name.contains('*') && !rule.names_mcp() => {
+                    list.tools.entry(name.to_lowercase()).or_default()
+                }
+                _ => &mut list.kinds,
+            };
+            index.add(at, rule);
+        }
+        list.rules = rules;
+        list
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    fn indexes(&self) -> impl Iterator<Item = &Index> {
+        std::iter::once(&self.kinds).chain(self.tools.values())
+    }
+
+    /// Whether a rule is about files.
+    pub(crate) fn has_paths(&self) -> bool {
+        let is_about_files = |rule: &Rule| rule.kind().is_none_or(is_path) && !rule.is_bare();
+        self.indexes()
+            .any(|index| !index.all_paths.is_empty() || index.rest.iter().any(|at| is_about_files(&self.rules[*at])))
+    }
+
+    /// Whether a rule is about hosts.
+    pub(crate) fn has_hosts(&self) -> bool {
+        self.indexes().any(|index| !index.all_hosts.is_empty())
+    }
+
+    /// The places of the rules that can match a part, in their order.
+    pub(crate) fn candidates(&self, tool: Tool<'_>, part: &Part) -> Vec<usize> {
+        let mut found = Vec::new();
+        self.kinds.find(part, &mut found);
+        if let Some(index) = self.tools.get(tool.lower) {
+            index.find(part, &mut found);
         }
         found.sort_unstable();
         found.dedup();

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use crate::kinds::{Kind, kind_of_tool};
 use crate::rule::{Rule, Subject};
-use crate::tools::{Kind, kind_of_tool};
 use crate::{Call, Decision, Policy};
 
 /// Returns the warnings of a policy.
@@ -125,7 +125,7 @@ fn witnesses(rule: &Rule) -> Vec<Witness> {
         Kind::Think => add(&name, sent, json!({})),
         Kind::Mcp => {
             let tool = match pattern.and_then(|pattern| pattern.mcp.as_ref()) {
-                Some((server, tool)) => format!("mcp__{}__{}", server.replace('*', "x"), tool.replace('*', "x")),
+                Some(mcp) => format!("mcp__{}__{}", mcp.server.replace('*', "x"), mcp.tool.replace('*', "x")),
                 None if matches!(rule.subject, Subject::Tool(_)) => name.replace('*', "x"),
                 None => "mcp__some__tool".to_owned(),
             };
@@ -146,8 +146,8 @@ fn witnesses(rule: &Rule) -> Vec<Witness> {
 
 fn never_matches(rule: &Rule) -> Option<String> {
     let Subject::Tool(name) = &rule.subject else {
-        let (server, _) = rule.pattern.as_ref()?.mcp.as_ref().filter(|_| rule.kind() == Some(Kind::Mcp))?;
-        let is_ambiguous = server.trim_matches('*').contains("__");
+        let mcp = rule.pattern.as_ref()?.mcp.as_ref().filter(|_| rule.kind() == Some(Kind::Mcp))?;
+        let is_ambiguous = mcp.server.trim_matches('*').contains("__");
         return is_ambiguous.then(|| {
             "the name of a server with `__` can be read in two ways, so it allows nothing; name the tool, for example `mcp__my__srv__get`"
                 .to_owned()

@@ -133,6 +133,7 @@ function Approval({ item, skip }: Props): JSX.Element {
 function Policy({ item }: Props): JSX.Element {
   const { payload } = item;
   const [rule, source] = [textOf(payload, "rule"), textOf(payload, "source")];
+  const [reason, part] = [textOf(payload, "reason"), textOf(payload, "part")];
   const call = objectOf(payload, "tool_call");
   return (
     <>
@@ -154,6 +155,14 @@ function Policy({ item }: Props): JSX.Element {
           </span>
         )}
       </Line>
+      {reason !== undefined && reason !== "" && (
+        <blockquote class="feedback">
+          <Visible text={reason} />
+        </blockquote>
+      )}
+      {part !== undefined && reason?.includes(part) !== true && (
+        <Block id={`${String(item.id)}.part`} text={part} kind="terminal" size="short" />
+      )}
       {!item.tool && call && (
         <Block
           id={`${String(item.id)}.policy`}

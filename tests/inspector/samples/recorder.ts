@@ -74,12 +74,13 @@ export class Recorder {
   }
 
   /** A decision of the policy, and the event that the SDK makes of it. */
-  policy(decision: string, call: Members, rule?: string, source?: string): this {
+  policy(decision: string, call: Members, rule?: string, source?: string, why: Members = {}): this {
     const payload: Members = {
       tool_call: call,
       decision,
       ...(rule === undefined ? {} : { rule }),
       ...(source === undefined ? {} : { source }),
+      ...why,
     };
     const turn: Members = this.#turn === 0 ? {} : { turn: this.#turn };
     return this.entry("policy", { ...turn, ...payload, events: this.#events("PolicyDecision", payload) });

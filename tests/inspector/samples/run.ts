@@ -165,6 +165,7 @@ function finish(run: Recorder, second: boolean): void {
     { id: "call-5", name: "Shell", arguments: { command: "rm -rf build" } },
     "execute(rm *)",
     "policy.toml:11",
+    { reason: "the rule `execute(rm *)` denies `rm -rf build`", part: "rm -rf build" },
   );
   run.decide("request-deny", "approval", "policy", 0.001, {
     tool_call: "call-5",

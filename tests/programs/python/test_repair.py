@@ -23,9 +23,9 @@ class Total(unittest.TestCase):
 COMMAND = [sys.executable, "-B", "-m", "unittest", "discover", "-s", "tests", "-t", "."]
 
 
-def asks(tool: str, description: str, **arguments: Any) -> dict[str, Any]:
+def asks(tool: str, title: str, **arguments: Any) -> dict[str, Any]:
     """A call for which the agent asks."""
-    approve = {"action": tool, "description": description}
+    approve = {"action": tool, "description": title}
     return {"tool_call": {"name": tool, "arguments": arguments, "approve": approve, "result": "ok"}}
 
 
@@ -66,13 +66,13 @@ def test_repair_is_printed_as_diff(agent: Callable[..., Environment], project: P
         asks("WriteFile", "Edit the shop", path="shop.py"),
         asks("Shell", "Run the tests", command=run),
         asks("WriteFile", "Edit the test", path="tests/test_shop.py"),
-        asks("Shell", "Push it", command=f"{run}; git push"),
+        asks("Shell", "Push it", command=f"{run}; git push", description="Push it"),
         {"text": "Repaired."},
     ]
     done = repair(project, agent([turn]), "sed -i 's/return 0/return sum(prices)/' shop.py")
     assert done.returncode == 0, done.stderr
     assert "-    return 0\n+    return sum(prices)\n" in done.stdout
-    assert done.stderr == "denied: 'WriteFile'\ndenied: 'Shell'\nRepaired.\n"
+    assert done.stderr == "denied: 'WriteFile'\ndenied: 'Push it'\nRepaired.\n"
 
 
 def test_changed_tests_do_not_count(agent: Callable[..., Environment], project: Path) -> None:

@@ -78,7 +78,8 @@ impl Connection {
             None => HookDecision::Allow,
             Some(decision) => {
                 rule = decision.rule.clone();
-                HookDecision::Block(self.deny(decision, hook.target.as_deref().unwrap_or_default()))
+                let description = described(&call).or(hook.target.as_deref()).unwrap_or_default();
+                HookDecision::Block(self.deny(decision, description))
             }
         };
         let answer = Answer::Hook(answer);
@@ -110,15 +111,11 @@ impl Connection {
         let Some(known) = self.tool_calls.find(agent, &request.tool_call_id, &details) else { return };
         let name = if request.sender.is_empty() { &known.call.name } else { &request.sender };
         let mut arguments = known.call.arguments.clone();
-        let commands = request.display.iter().filter_map(|block| match block {
-            DisplayBlock::Shell(shell) => Some(&shell.command),
-            _ => None,
-        });
-        for command in commands {
+        for command in shown_commands(request) {
             if let Some(arguments) = &mut arguments
                 && !arguments.values().any(|value| value.as_str() == Some(command))
             {
-                arguments.insert("command".to_owned(), command.clone().into());
+                arguments.insert("command".to_owned(), command.into());
             }
         }
         if *name == known.call.name && arguments == known.call.arguments {
@@ -144,7 +141,7 @@ impl Connection {
     /// Returns the call as rules see it: a tool of the program has the kind `mcp`.
     fn as_own(&self, call: &ToolCallInfo) -> ToolCallInfo {
         let is_own = self.sources.tools.contains(&call.name);
-        let kind = if is_own { Some(OWN_TOOL.into()) } else { call.kind.clone() };
+        let kind = if is_own { Some(OWN_TOOL.into()) } else { stated_kind(call) };
         ToolCallInfo { kind, ..call.clone() }
     }
 
@@ -175,6 +172,16 @@ impl Connection {
             newest.arguments = None;
         }
         let mut earlier = statements.earlier;
+        if newest.arguments.is_none() {
+            // The agent did not name the call or all of its arguments, but it shows a command.
+            earlier.extend(shown_commands(request).map(|command| {
+                let arguments = Map::from_iter([("command".to_owned(), command.into())]);
+                ToolCallInfo { arguments: Some(arguments), ..newest.clone() }
+            }));
+        }
+        for call in std::iter::once(&mut newest).chain(&mut earlier) {
+            call.kind = stated_kind(call);
+        }
         if self.sources.tools.contains(&newest.name) {
             // The name says that it is a tool of the program, which the agent may be wrong about.
             earlier.push(self.as_own(&newest));
@@ -297,6 +304,19 @@ impl Connection {
 /// The kind of the program's own tools, for rules.
 const OWN_TOOL: &str = "mcp";
 
+/// The commands that the agent shows with a request.
+fn shown_commands(request: &ApprovalRequest) -> impl Iterator<Item = &str> {
+    request.display.iter().filter_map(|block| match block {
+        DisplayBlock::Shell(shell) => Some(&*shell.command),
+        _ => None,
+    })
+}
+
+/// The kind that an agent states. Only the SDK knows which tools are the program's.
+fn stated_kind(call: &ToolCallInfo) -> Option<ToolKind> {
+    call.kind.clone().filter(|kind| kind.as_str() != OWN_TOOL)
+}
+
 /// Decides about a call as the agent describes it, and as it did before: all of it must be allowed.
 fn strictest(
     rules: &dyn ToolRules,
@@ -361,6 +381,13 @@ fn called(hook: &HookRequest) -> Option<ToolCallInfo> {
         arguments: data.get("tool_input").and_then(|input| input.as_object()).cloned(),
         ..ToolCallInfo::default()
     })
+}
+
+/// The description of a command that the agent has not asked about: the model's own one, or else the command.
+fn described(call: &ToolCallInfo) -> Option<&str> {
+    let text = |key: &str| call.arguments.as_ref()?.get(key)?.as_str().filter(|text| !text.is_empty());
+    let command = text("command")?;
+    Some(text("description").unwrap_or(command))
 }
 
 /// The reason, for the model.

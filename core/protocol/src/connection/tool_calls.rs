@@ -142,7 +142,8 @@ pub struct RejectedApproval {
     /// The tool call that needed the approval; absent if the agent never named the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call: Option<ToolCallInfo>,
-    /// The action, as the request described it. Above 4 KiB it is cut.
+    /// The action, as the request described it. For a call that was denied before the agent asked: the model's description of
+    /// the command, the command, or the name of the tool. Above 4 KiB it is cut.
     pub description: String,
     /// The reason.
     pub by: RejectedBy,

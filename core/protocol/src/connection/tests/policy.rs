@@ -1,6 +1,9 @@
 //! A policy: its decisions come before any handler, and are reported.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use proptest::prelude::*;
 
 use super::*;
 use crate::messages::{PolicyDecision, PolicyOutcome, ToolCallInfo};
@@ -213,5 +216,140 @@ fn policy_denies_own_tools() {
         let answer = peer.said();
         assert_eq!(answer.iter().any(|answer| answer.contains("policy denies")), is_denied, "{answer:?}");
         assert_eq!(peer.trace().contains(&"1.0 PolicyDecision".to_owned()), is_denied);
+    }
+}
+
+#[test]
+fn command_that_is_only_shown_is_denied() {
+    for (shown, sent) in [("ls", REJECTED), ("rm x", REJECTED_RM)] {
+        let mut peer = in_turn(AnswerSource::Default);
+        let display = json!([{"type": "shell", "language": "bash", "command": shown}]);
+        let request = json!({"id": "a", "tool_call_id": "tc", "sender": "Shell", "action": "run", "description": "Run",
+            "display": display});
+        peer.request("r", "ApprovalRequest", &request);
+        assert!(peer.said()[0].starts_with(sent), "{shown}");
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A call with all of its arguments.
+    Call(&'static str, &'static str),
+    /// A call whose arguments follow.
+    Begin(&'static str),
+    /// The arguments of the last call.
+    Part(&'static str),
+    /// A request, which can show another command.
+    Ask(&'static str, Option<&'static str>),
+    End(&'static str),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let id = || prop::sample::select(vec!["a", "b"]);
+    let command = || prop::sample::select(vec!["ls", "ls", "pwd", "git", "rm x"]);
+    let shown = prop::option::of(command());
+    let step = prop_oneof![
+        2 => (id(), command()).prop_map(|(id, command)| Step::Call(id, command)),
+        1 => id().prop_map(Step::Begin),
+        1 => command().prop_map(Step::Part),
+        3 => (id(), shown).prop_map(|(id, shown)| Step::Ask(id, shown)),
+        1 => id().prop_map(Step::End),
+    ];
+    prop::collection::vec(step, 1..24)
+}
+
+/// What a model knows of the calls of an agent: the commands of each open id, the newest last. Nothing stands for arguments
+/// that are not complete.
+#[derive(Default)]
+struct Model {
+    open: HashMap<&'static str, Vec<Option<&'static str>>>,
+    /// The call whose arguments are not complete, if no other call came after it.
+    begun: Option<&'static str>,
+}
+
+fn decided(peer: &mut Peer) -> Option<PolicyDecision> {
+    let outputs = std::iter::from_fn(|| peer.connection.poll_output());
+    outputs
+        .filter_map(|output| match output {
+            Output::Event { event, .. } => match *event {
+                Event::PolicyDecision(decision) => Some(decision),
+                _ => None,
+            },
+            _ => None,
+        })
+        .last()
+}
+
+proptest! {
+    #[test]
+    fn no_decision_is_about_older_data_than_newest(steps in steps()) {
+        let mut peer = in_turn(AnswerSource::Handler);
+        let mut model = Model::default();
+        for (number, step) in steps.into_iter().enumerate() {
+            let send = |peer: &mut Peer, id: &str, arguments: &str| {
+                let function = json!({"name": "Shell", "arguments": arguments});
+                peer.event("ToolCall", &json!({"type": "function", "id": id, "function": function}));
+            };
+            match step {
+                Step::Call(id, command) => {
+                    send(&mut peer, id, &json!({ "command": command }).to_string());
+                    model.open.entry(id).or_default().push(Some(command));
+                    model.begun = None;
+                }
+                Step::Begin(id) => {
+                    send(&mut peer, id, "{\"command\":");
+                    model.open.entry(id).or_default().push(None);
+                    model.begun = Some(id);
+                }
+                Step::Part(command) => {
+                    let Some(known) = model.begun.take().and_then(|id| model.open.get_mut(id)) else { continue };
+                    peer.event("ToolCallPart", &json!({"arguments_part": format!("{}}}", json!(command))}));
+                    known.pop();
+                    known.push(Some(command));
+                }
+                Step::End(id) => {
+                    if model.open.remove(id).is_none() {
+                        continue;
+                    }
+                    let value = json!({"is_error": false, "output": "", "message": "", "display": []});
+                    peer.event("ToolResult", &json!({"tool_call_id": id, "return_value": value}));
+                    model.begun = model.begun.filter(|begun| *begun != id);
+                }
+                Step::Ask(id, shown) => {
+                    let display = shown.map(|command| json!({"type": "shell", "language": "bash", "command": command}));
+                    let display: Vec<Value> = display.into_iter().collect();
+                    let request = json!({"id": format!("q{number}"), "tool_call_id": id, "sender": "Shell",
+                        "action": "run", "description": "Run", "display": display});
+                    decided(&mut peer);
+                    peer.request(&format!("r{number}"), "ApprovalRequest", &request);
+                    let decision = decided(&mut peer);
+                    prop_assert!(decision.is_some());
+                    let Some(decision) = decision else { continue };
+                    let mut known = model.open.get(id).cloned().unwrap_or_default();
+                    let is_named = known.last().is_some_and(Option::is_some);
+                    known.extend(shown.map(Some));
+                    // The begin of the arguments is completed by a call with all of them.
+                    known.retain(Option::is_some);
+                    let is_open = is_named && !known.contains(&Some("git"));
+                    let expected = if known.contains(&Some("rm x")) {
+                        PolicyOutcome::Deny
+                    } else if is_open {
+                        PolicyOutcome::Allow
+                    } else {
+                        PolicyOutcome::Ask
+                    };
+                    prop_assert_eq!(decision.decision, expected, "{:?}", known);
+                    if is_named {
+                        let command = decision.tool_call.arguments.as_ref().and_then(|all| all.get("command")?.as_str());
+                        prop_assert_eq!(command, known.last().copied().flatten());
+                        let is_changed = known.iter().any(|command| command != known.last().unwrap_or(&None));
+                        prop_assert_eq!(decision.tool_call.changed, is_changed.then_some(true), "{:?}", known);
+                        if let Some(shown) = shown {
+                            model.open.entry(id).or_default().push(Some(shown));
+                        }
+                    }
+                }
+            }
+        }
     }
 }

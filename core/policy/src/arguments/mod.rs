@@ -1,0 +1,192 @@
+//! The arguments of a tool call by meaning: paths, globs, commands, addresses, and those whose meaning is not known.
+
+mod names;
+
+use serde_json::{Map, Value};
+
+use names::{
+    ARGUMENT_KEYS, CHANGE_KEYS, COMMAND_KEYS, DIRECTORY_KEYS, ENVIRONMENT_KEYS, EXECUTE_KEYS, GLOB_KEYS, NAME_KEYS,
+    NEUTRAL_KEYS, PATCH_KEYS, PATH_ENDS, PATH_KEYS, URL_KEYS,
+};
+
+/// How many paths and addresses a call may have.
+const MAX_TARGETS: usize = 400;
+/// How many values are looked at.
+const MAX_VALUES: usize = 20_000;
+
+/// The arguments of a call by meaning.
+#[derive(Debug, Default)]
+pub(crate) struct Arguments<'a> {
+    pub(crate) commands: Vec<&'a Value>,
+    pub(crate) more: Vec<&'a Value>,
+    pub(crate) directories: Vec<&'a Value>,
+    pub(crate) paths: Vec<&'a str>,
+    /// The paths that are no directories for the command.
+    pub(crate) globs: Vec<&'a str>,
+    pub(crate) urls: Vec<&'a str>,
+    pub(crate) patches: Vec<&'a str>,
+    /// Texts in arguments whose meaning is not known.
+    pub(crate) unknown: Vec<&'a str>,
+    /// The name of the first argument that is a path and no address.
+    pub(crate) path_name: Option<&'a str>,
+    /// The name of the first argument that is an address and no path.
+    pub(crate) url_name: Option<&'a str>,
+    /// The name of the first argument that is no part of a command: a file, an address or a text.
+    pub(crate) beside_command: Option<&'a str>,
+    /// The name of an argument whose meaning is not known, or of one that changes how a command runs.
+    pub(crate) doubt: Option<String>,
+    pub(crate) environment: bool,
+    /// There are more targets than are looked at.
+    pub(crate) is_cut: bool,
+}
+
+impl Arguments<'_> {
+    fn targets(&self) -> usize {
+        self.paths.len() + self.globs.len() + self.urls.len() + self.unknown.len()
+    }
+}
+
+/// Returns the name of an argument for comparisons: only letters, in lower case, and digits that do not count the argument.
+pub(crate) fn key(name: &str) -> String {
+    if name.len() > 64 {
+        return String::new();
+    }
+    let key: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    key.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned()
+}
+
+/// Returns the name of a tool without case, `_` and `-`, for comparisons.
+pub(crate) fn plain(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
+}
+
+/// Whether the value says nothing.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+/// Reads the arguments of a call. Nothing recurses.
+pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
+    let mut found = Arguments::default();
+    let mut open: Vec<(&Map<String, Value>, bool)> = vec![(arguments, true)];
+    let mut seen = 0;
+    while let Some((fields, is_top)) = open.pop() {
+        for (name, value) in fields {
+            seen += 1;
+            if seen > MAX_VALUES || found.targets() > MAX_TARGETS {
+                found.is_cut = true;
+                return found;
+            }
+            let key = key(name);
+            let is = |keys: &[&str]| keys.contains(&&*key);
+            let mut is_known = is(NEUTRAL_KEYS) && !is_target(&key, value);
+            if is_top && !value.is_null() {
+                if is(COMMAND_KEYS) {
+                    found.commands.push(value);
+                }
+                if is(ARGUMENT_KEYS) {
+                    found.more.push(value);
+                }
+                if is(DIRECTORY_KEYS) {
+                    found.directories.push(value);
+                }
+            }
+            if is(ENVIRONMENT_KEYS) && !is_empty(value) {
+                found.environment = true;
+                found.doubt = found.doubt.or_else(|| Some(name.chars().take(64).collect()));
+            }
+            is_known |= is(COMMAND_KEYS) || is(ARGUMENT_KEYS) || is(ENVIRONMENT_KEYS) || is(CHANGE_KEYS);
+            let is_text = matches!(value, Value::String(_) | Value::Array(_));
+            let is_path = is(PATH_KEYS) || (!is_known && is_text && PATH_ENDS.iter().any(|end| key.ends_with(end)));
+            if is_path {
+                is_known = true;
+                texts(value, &mut found.paths);
+                found.path_name = found.path_name.or(Some(&**name).filter(|_| !is(URL_KEYS) && !is_empty(value)));
+            }
+            found.url_name = found.url_name.or(Some(&**name).filter(|_| is(URL_KEYS) && !is_path && !is_empty(value)));
+            if is_top && (is(URL_KEYS) || is(EXECUTE_KEYS) || (is_path && !is(DIRECTORY_KEYS))) && !is_empty(value) {
+                found.beside_command = found.beside_command.or(Some(name));
+            }
+            for (keys, list) in
+                [(GLOB_KEYS, &mut found.globs), (URL_KEYS, &mut found.urls), (PATCH_KEYS, &mut found.patches)]
+            {
+                if is(keys) {
+                    is_known = true;
+                    texts(value, list);
+                }
+            }
+            if is(CHANGE_KEYS)
+                && let Value::Object(files) = value
+            {
+                found.paths.extend(files.keys().map(|key| &**key));
+                open.extend(files.values().filter_map(|file| file.as_object()).map(|file| (file, false)));
+                continue;
+            }
+            // `sandbox: false` says something.
+            let is_off = *value == Value::Bool(false) && key.starts_with("sandbox");
+            if !is_known && (!is_empty(value) || is_off) {
+                found.doubt = found.doubt.or_else(|| Some(name.chars().take(64).collect()));
+                texts(value, &mut found.unknown);
+            }
+            let mut inner = vec![value];
+            while let Some(value) = inner.pop() {
+                match value {
+                    Value::Object(fields) => open.push((fields, false)),
+                    Value::Array(items) => inner.extend(items),
+                    _ => {}
+                }
+            }
+        }
+    }
+    found.is_cut |= found.targets() > MAX_TARGETS;
+    found
+}
+
+/// Whether a value can name a target, although the argument usually does not.
+fn is_target(key: &str, value: &Value) -> bool {
+    // The options of searches have one letter, and are no texts.
+    let Value::String(text) = value else { return false };
+    key.len() == 1
+        || (NAME_KEYS.contains(&key) && (text.contains(['/', '\\']) || text.starts_with('~') || text == ".."))
+}
+
+/// The texts of a value and of its lists.
+fn texts<'a>(value: &'a Value, list: &mut Vec<&'a str>) {
+    let mut open = vec![value];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::String(text) => list.push(text),
+            Value::Array(items) => open.extend(items.iter().take(MAX_TARGETS + 1)),
+            _ => {}
+        }
+        if list.len() > MAX_TARGETS + 1 {
+            break;
+        }
+    }
+}
+
+/// All texts of the arguments, up to a number of values, and whether there are more.
+pub(crate) fn all_texts(arguments: &Map<String, Value>) -> (Vec<&str>, bool) {
+    let mut found = Vec::new();
+    let mut open: Vec<&Value> = arguments.values().collect();
+    let mut seen = 0;
+    while let Some(value) = open.pop() {
+        seen += 1;
+        if seen > MAX_VALUES {
+            return (found, true);
+        }
+        match value {
+            Value::String(text) => found.push(&**text),
+            Value::Array(items) => open.extend(items),
+            Value::Object(fields) => open.extend(fields.values()),
+            _ => {}
+        }
+    }
+    (found, false)
+}

@@ -1,0 +1,569 @@
+//! The targets of a call: commands, paths, hosts and MCP tools.
+
+mod commands;
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::arguments::{self, Arguments, all_texts, plain};
+use crate::command::pattern::loose_words;
+use crate::command::{Command, Word};
+use crate::kinds::{Kind, is_name, kind_of_tool, mcp_names};
+use crate::mcp::McpName;
+use crate::path::{FilePath, GlobUse, WorkDir, resolve};
+
+use crate::{Call, host};
+
+/// How many addresses are looked for in the texts of a call.
+const MAX_ADDRESSES: usize = 100;
+/// How many files the words of the commands of a call may name.
+const MAX_OPERANDS: usize = 200;
+
+/// Tools that search for names, whose pattern is a path.
+const GLOBS: &[&str] = &["glob", "find", "findfiles", "filesearch"];
+/// Tools whose text is not for a shell that the parser knows.
+const OTHER_SHELLS: &[&str] = &[
+    "powershell",
+    "pwsh",
+    "cmd",
+    "executepwsh",
+    "writestdin",
+    "sendtoterminal",
+    "writebash",
+    "python",
+    "executecode",
+    "runcode",
+];
+
+/// Lines of a patch that name a file.
+const PATCH_LINES: &[&str] = &["*** Update File: ", "*** Add File: ", "*** Delete File: ", "*** Move to: "];
+
+/// Which parts the policy needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    /// A rule is about files, so the words of commands are looked at as files, too.
+    pub(crate) paths: bool,
+    /// A rule is about hosts.
+    pub(crate) hosts: bool,
+}
+
+/// A part of a call that needs a decision.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// Unknown for a tool of no known agent, if the agent sends no kind.
+    pub(crate) kind: Option<Kind>,
+    pub(crate) target: Target,
+    /// Only rules that deny or ask look at it: the part may exist, or is decided as another part as well.
+    pub(crate) shadow: bool,
+    /// It may be something else that a rule denies, although it is a shadow.
+    pub(crate) hides: bool,
+    /// It may not exist at all: a rule that matches it is not certain.
+    pub(crate) vague: bool,
+    /// A file that a command of the shell writes or reads, which a rule for the tool itself does not allow.
+    pub(crate) redirection: bool,
+    /// Why no allow rule with a pattern may speak about it.
+    pub(crate) doubt: Option<String>,
+    /// The command that hides this part. If an allow rule spells the command, the part needs no decision.
+    pub(crate) spelled: Option<Box<Part>>,
+}
+
+impl Part {
+    fn new(kind: Option<Kind>, target: Target) -> Self {
+        Self { kind, target, shadow: false, hides: false, vague: false, redirection: false, doubt: None, spelled: None }
+    }
+
+    /// A copy of the part, if it is a command.
+    fn of_command(&self) -> Box<Self> {
+        let target = match &self.target {
+            Target::Command(command) => Target::Command(command.clone()),
+            _ => Target::Nothing,
+        };
+        Box::new(Self { doubt: self.doubt.clone(), ..Self::new(self.kind, target) })
+    }
+
+    /// The part as people read it.
+    pub(crate) fn text(&self, tool: &str) -> String {
+        match &self.target {
+            Target::Command(command) => command.text(),
+            Target::Path(path) => path.text.clone(),
+            Target::Host(host) => host.text.clone(),
+            Target::Opaque(opaque) if !opaque.text.is_empty() => opaque.text.clone(),
+            Target::Mcp(_) | Target::Nothing | Target::Opaque(_) => tool.to_owned(),
+        }
+    }
+
+    /// What a comparison with a rule takes, in bytes that are compared.
+    pub(crate) fn weight(&self) -> usize {
+        let words = |words: &[Word]| words.iter().map(|word| word.text().len() + 8).sum();
+        match &self.target {
+            Target::Command(command) => words(command.words()),
+            Target::Path(path) => path.weight(),
+            Target::Host(host) => host.text.len(),
+            Target::Opaque(opaque) => opaque.words.iter().map(|word| word.len() + 8).sum(),
+            Target::Mcp(names) => names.iter().map(|name| name.server.len() + name.tool.len()).sum(),
+            Target::Nothing => 0,
+        }
+    }
+
+    /// Why the part cannot be decided, for people.
+    pub(crate) fn why(&self) -> Option<String> {
+        let why = match &self.target {
+            Target::Command(command) => match command.altered {
+                Some(altered) => Some(altered.to_owned()),
+                None => command
+                    .words()
+                    .iter()
+                    .find(|word| word.literal().is_none())
+                    .map(|word| format!("only the shell knows what `{}` stands for", word.text()))
+                    .or_else(|| command.dangers.first().map(|danger| format!("`{}` {}", danger.option, danger.effect))),
+            },
+            Target::Path(path) => path.doubt().map(str::to_owned),
+            Target::Host(host) if !host.is_known() => Some("programs can read the address differently".to_owned()),
+            Target::Opaque(opaque) => Some(opaque.reason.clone()),
+            _ => None,
+        };
+        self.doubt.clone().or(why)
+    }
+
+    /// The narrowest rule that allows the part.
+    pub(crate) fn allowing_rule(&self, tool: &str) -> Option<String> {
+        let kind = self.kind?;
+        let name = Kind::ALL.iter().find(|(_, known)| *known == kind).map(|(name, _)| *name)?;
+        if self.doubt.is_some() {
+            return None;
+        }
+        let is_plain =
+            |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c == '*' || c.is_control());
+        match &self.target {
+            Target::Command(command) if command.altered.is_none() => {
+                let words: Option<Vec<&str>> =
+                    command.words().iter().map(|word| word.literal().filter(|word| is_plain(word))).collect();
+                words.filter(|words| words.len() < 100).map(|words| format!("{name}({})", words.join(" ")))
+            }
+            Target::Path(path) => path.pattern().map(|path| format!("{name}({path})")),
+            Target::Host(host) => host.pattern().map(|host| format!("{name}({host})")),
+            Target::Mcp(names) => match &**names {
+                [mcp] => Some(format!("{name}({}/{})", mcp.server, mcp.tool)),
+                _ => is_name(tool).then(|| tool.to_owned()),
+            },
+            Target::Nothing => Some(name.to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// The target of a part.
+#[derive(Debug)]
+pub(crate) enum Target {
+    Command(Command),
+    Path(FilePath),
+    Host(host::Host),
+    /// The servers and tools that the name can be split into.
+    Mcp(Vec<McpName>),
+    /// The tool has no target that a pattern could describe.
+    Nothing,
+    /// The target cannot be decided.
+    Opaque(Opaque),
+}
+
+/// What is known of a target that cannot be decided.
+#[derive(Debug)]
+pub(crate) struct Opaque {
+    pub(crate) text: String,
+    pub(crate) reason: String,
+    /// The words of the text, in lower case.
+    pub(crate) words: Vec<String>,
+}
+
+impl Target {
+    fn opaque(text: String, reason: String) -> Self {
+        let words = loose_words(&text);
+        Self::Opaque(Opaque { text, reason, words })
+    }
+}
+
+/// Takes a call apart.
+pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs) -> Vec<Part> {
+    let empty = Map::new();
+    let work_dir = &WorkDir::new(work_dir);
+    let known = arguments::read(call.arguments.unwrap_or(&empty));
+    let mut taker = Taker { call, known, work_dir, needs, parts: Vec::new(), operands: 0 };
+    let by_name = kind_of_tool(call.name);
+    let by_agent = call.kind.and_then(Kind::parse);
+    for kind in [by_name, by_agent].into_iter().flatten() {
+        taker.doubt_other_targets(kind);
+    }
+    match (by_name, by_agent) {
+        (_, Some(Kind::Mcp)) => taker.take(Kind::Mcp),
+        (Some(Kind::Mcp), by_agent) => {
+            taker.take(Kind::Mcp);
+            // A title can look like the name of an MCP tool.
+            if let Some(kind) = by_agent.filter(|kind| taker.has_target_of(*kind)) {
+                taker.take(kind);
+            }
+        }
+        (Some(kind), Some(other)) if kind != other => {
+            taker.take(kind);
+            // Both could be true: the call needs a decision as each of them.
+            taker.take(other);
+        }
+        (Some(kind), _) | (None, Some(kind)) => taker.take(kind),
+        (None, None) => taker.take_unknown(),
+    }
+    taker.take_further_paths();
+    taker.add_unknown(by_name.or(by_agent));
+    if taker.known.is_cut {
+        taker.opaque(by_agent.or(by_name), "it has more targets than are looked at");
+    }
+    taker.parts
+}
+
+struct Taker<'a> {
+    call: Call<'a>,
+    known: Arguments<'a>,
+    work_dir: &'a WorkDir,
+    needs: Needs,
+    parts: Vec<Part>,
+    /// How many words of commands were looked at as files.
+    operands: usize,
+}
+
+impl<'a> Taker<'a> {
+    fn add(&mut self, kind: Option<Kind>, target: Target) {
+        let mut part = Part::new(kind, target);
+        if kind != Some(Kind::Mcp) {
+            part.doubt =
+                self.known.doubt.as_ref().map(|name| format!("the meaning of the argument `{name}` is not known"));
+        }
+        self.parts.push(part);
+    }
+
+    /// Whether the call names something that tools of this kind act on.
+    fn has_target_of(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Execute => {
+                let is_title = |command: &&Value| command.as_str() == Some(self.call.name);
+                !self.known.commands.iter().all(is_title)
+            }
+            Kind::Fetch => !self.known.urls.is_empty(),
+            Kind::Think | Kind::Mcp => false,
+            _ => !self.known.paths.is_empty() || !self.call.locations.is_empty() || !self.call.diffs.is_empty(),
+        }
+    }
+
+    /// Another target than those of its kind makes the meaning of a call unknown: a request that also names a file or a command,
+    /// a file that comes with a command or an address, and a command that comes with a file.
+    fn doubt_other_targets(&mut self, kind: Kind) {
+        let other = match kind {
+            Kind::Execute => self.known.beside_command,
+            Kind::Think | Kind::Mcp => None,
+            Kind::Fetch => self.known.path_name.or_else(|| self.command_name()),
+            _ => self.known.url_name.or_else(|| self.command_name().filter(|_| !self.is_editor())),
+        };
+        let other = other.map(|name| name.chars().take(64).collect());
+        self.known.doubt = self.known.doubt.take().or(other);
+    }
+
+    /// Adds the texts of arguments whose meaning is not known, for rules that deny or ask.
+    fn add_unknown(&mut self, kind: Option<Kind>) {
+        let is_file = |kind: &Kind| !matches!(kind, Kind::Execute | Kind::Fetch | Kind::Think | Kind::Mcp);
+        for text in std::mem::take(&mut self.known.unknown) {
+            let target = match kind {
+                Some(Kind::Fetch) if self.needs.hosts => Target::Host(host::parse(text)),
+                Some(kind) if self.needs.paths && is_file(&kind) => self.file_target(Some(kind), text),
+                _ => return,
+            };
+            let mut part = Part::new(kind, target);
+            part.shadow = true;
+            self.parts.push(part);
+        }
+    }
+
+    fn opaque(&mut self, kind: Option<Kind>, reason: &str) {
+        // Some agents send a title, such as the command, instead of the name of the tool.
+        let title = Some(self.call.name).filter(|name| kind_of_tool(name).is_none());
+        let (texts, _) = self.call.arguments.map(all_texts).unwrap_or_default();
+        let mut text = String::new();
+        for piece in texts.into_iter().chain(title).chain(self.call.about) {
+            // The rest is not searched either.
+            if text.len() + piece.len() > 1 << 20 {
+                text.extend(piece.chars().take(64 << 10));
+                break;
+            }
+            text.push_str(piece);
+            text.push('\n');
+        }
+        self.add(kind, Target::opaque(text.trim_end().to_owned(), reason.to_owned()));
+    }
+
+    fn take(&mut self, kind: Kind) {
+        if self.call.arguments.is_none() && kind != Kind::Mcp {
+            return self.opaque(Some(kind), "the agent did not send the arguments");
+        }
+        match kind {
+            Kind::Execute => self.take_command(Some(kind)),
+            Kind::Think => self.add(Some(kind), Target::Nothing),
+            Kind::Mcp => self.take_mcp(),
+            Kind::Fetch => self.take_hosts(Some(kind)),
+            Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search => self.take_paths(kind),
+        }
+        if kind != Kind::Execute && kind != Kind::Think && !self.is_editor() {
+            self.add_shadows(kind);
+        }
+    }
+
+    /// Whether the argument `command` of the tool is not for a shell.
+    fn is_editor(&self) -> bool {
+        matches!(
+            &*plain(self.call.name),
+            "strreplaceeditor"
+                | "strreplacebasededittool"
+                | "developertexteditor"
+                | "texteditor"
+                | "fswrite"
+                | "fsread"
+        )
+    }
+
+    /// A tool of another kind can still run a command: rules that deny or ask look at it.
+    fn add_shadows(&mut self, kind: Kind) {
+        let start = self.parts.len();
+        if self.command_name().is_some() {
+            self.take_command(None);
+        }
+        if matches!(kind, Kind::Mcp | Kind::Fetch) {
+            for path in self.known.paths.clone() {
+                let target = self.path_target(path, self.work_dir);
+                self.add(None, target);
+            }
+        }
+        if kind != Kind::Fetch && !self.known.urls.is_empty() {
+            self.take_hosts(None);
+        }
+        self.parts[start..].iter_mut().for_each(|part| part.shadow = true);
+    }
+
+    /// The name of the argument with a command.
+    fn command_name(&self) -> Option<&str> {
+        let is_command = |(name, value): &(&String, &Value)| {
+            let name = arguments::key(name);
+            !value.is_null() && matches!(&*name, "command" | "cmd" | "commandline" | "script" | "commands")
+        };
+        self.call.arguments?.iter().find(is_command).map(|(name, _)| &**name)
+    }
+
+    /// A tool of which only the name and the arguments are known.
+    fn take_unknown(&mut self) {
+        if self.call.arguments.is_none() {
+            return self.opaque(None, "neither the kind of the tool nor its arguments are known");
+        }
+        if self.command_name().is_some() {
+            self.take_command(None);
+        }
+        for path in self.known.paths.clone() {
+            let target = self.path_target(path, self.work_dir);
+            self.add(None, target);
+        }
+        for glob in self.known.globs.clone() {
+            let target = Target::Path(resolve(glob, self.work_dir, self.work_dir).into_glob(GlobUse::Search));
+            self.add(None, target);
+        }
+        if !self.known.urls.is_empty() {
+            self.take_hosts(None);
+        }
+        for path in self.patch_paths(None) {
+            let target = self.path_target(path, self.work_dir);
+            self.add(None, target);
+        }
+        if self.parts.is_empty() {
+            self.add(None, Target::Nothing);
+        }
+    }
+
+    /// The files that the patches of the call name.
+    fn patch_paths(&mut self, kind: Option<Kind>) -> Vec<&'a str> {
+        let (paths, is_cut) = patch_paths(&self.known.patches);
+        if is_cut {
+            self.opaque(kind, "its patch names more files than are looked at, or some in quotes");
+        }
+        paths
+    }
+
+    fn take_mcp(&mut self) {
+        let mut names = mcp_names(self.call.name);
+        if names.is_empty() {
+            names.push(McpName::new("program", self.call.name));
+        }
+        self.add(Some(Kind::Mcp), Target::Mcp(names));
+        let is_unusual = kind_of_tool(self.call.name) == Some(Kind::Mcp) && !self.call.name.starts_with("mcp__");
+        if let Some(part) = self.parts.last_mut().filter(|_| is_unusual) {
+            part.doubt = Some("the name is unusual".to_owned());
+        }
+    }
+
+    /// The paths that the agent names beside the arguments.
+    fn take_further_paths(&mut self) {
+        let touches_files = |kind: &Kind| !matches!(kind, Kind::Execute | Kind::Fetch | Kind::Think | Kind::Mcp);
+        let mut kinds: Vec<Option<Kind>> =
+            self.parts.iter().filter(|part| !part.shadow).map(|part| part.kind).collect();
+        kinds.retain(|kind| kind.is_none_or(|kind| touches_files(&kind)));
+        kinds.dedup();
+        let shadow = kinds.is_empty();
+        if shadow {
+            kinds.push(None);
+        }
+        let (locations, diffs) = (self.call.locations, self.call.diffs);
+        if locations.len() + diffs.len() > MAX_OPERANDS {
+            return self.opaque(None, "it has more paths than are looked at");
+        }
+        for (path, kind) in locations.iter().flat_map(|path| kinds.iter().map(move |kind| (path, *kind))) {
+            let target = self.file_target(kind, path);
+            self.add(kind, target);
+            if let Some(part) = self.parts.last_mut() {
+                part.shadow = shadow;
+            }
+        }
+        for path in diffs {
+            let target = self.path_target(path, self.work_dir);
+            self.add(Some(Kind::Edit), target);
+        }
+    }
+
+    fn path_target(&self, text: &str, base: &Path) -> Target {
+        Target::Path(resolve(text, base, self.work_dir))
+    }
+
+    fn file_target(&self, kind: Option<Kind>, text: &str) -> Target {
+        let path = resolve(text, self.work_dir, self.work_dir);
+        Target::Path(if matches!(kind, Some(Kind::Delete | Kind::Move)) { path.with_content() } else { path })
+    }
+
+    fn take_paths(&mut self, kind: Kind) {
+        let name = plain(self.call.name);
+        let mut paths: Vec<&str> = self.known.paths.clone();
+        if kind == Kind::Edit && !self.known.patches.is_empty() {
+            let of_patch = self.patch_paths(Some(kind));
+            if of_patch.is_empty() && paths.is_empty() {
+                self.opaque(Some(kind), "the patch names no file that is known here");
+            }
+            paths.extend(of_patch);
+        }
+        let mut globs: Vec<&str> = self.known.globs.clone();
+        if kind == Kind::Search && GLOBS.contains(&&*name) {
+            let patterns = self
+                .call
+                .arguments
+                .into_iter()
+                .flatten()
+                .filter(|(name, _)| matches!(&*arguments::key(name), "pattern" | "patterns"));
+            globs.extend(patterns.filter_map(|(_, value)| value.as_str()));
+        }
+        let leaves = |pattern: &&&str| {
+            pattern.starts_with(['/', '~', '\\']) || pattern.contains("..") || pattern.contains([':', '$', '`'])
+        };
+        if let Some(glob) = globs.iter().find(leaves) {
+            let reason = format!("the glob `{glob}` can lead out of the working directory");
+            self.opaque(Some(kind), &reason);
+        }
+        let bases: Vec<&str> = if paths.is_empty() { vec!["."] } else { paths.clone() };
+        for glob in &globs {
+            // Folders in the arguments are where the glob begins.
+            for base in bases.iter().take(8) {
+                let base = resolve(base, self.work_dir, self.work_dir);
+                let path = resolve(glob, &base.directory(self.work_dir), self.work_dir).into_glob(GlobUse::Search);
+                let mut part = Part::new(Some(kind), Target::Path(path));
+                (part.shadow, part.hides) = (true, true);
+                self.parts.push(part);
+            }
+        }
+        if paths.is_empty() {
+            // Without arguments, only a tool that is known to list or search is about the working directory.
+            let is_named =
+                !self.call.arguments.is_none_or(Map::is_empty) || kind_of_tool(self.call.name) == Some(Kind::Search);
+            let lists = matches!(&*name, "listdirectory" | "ls" | "list" | "listdir" | "listfiles");
+            let searches = lists || !globs.is_empty() || (kind == Kind::Search && is_named);
+            if searches && matches!(kind, Kind::Search | Kind::Read) {
+                paths.push(".");
+            } else if self.parts.iter().all(|part| part.shadow) {
+                return self.opaque(Some(kind), "the arguments name no path");
+            }
+        }
+        for path in paths {
+            let target = match self.file_target(Some(kind), path) {
+                Target::Path(path) if name == "readmanyfiles" => Target::Path(path.into_glob(GlobUse::Search)),
+                target => target,
+            };
+            self.add(Some(kind), target);
+        }
+    }
+
+    fn take_hosts(&mut self, kind: Option<Kind>) {
+        /// Longer addresses in a text are cut.
+        const MAX_ADDRESS: usize = 2048;
+        let mut hosts: Vec<host::Host> = self.known.urls.iter().map(|text| host::parse(text)).collect();
+        // Some tools take the address inside of a text for the model.
+        let (texts, mut is_cut) = self.call.arguments.map(all_texts).unwrap_or_default();
+        for text in texts {
+            for (at, _) in text.match_indices("://") {
+                if hosts.len() >= MAX_ADDRESSES {
+                    is_cut = true;
+                    break;
+                }
+                let scheme = text[..at].bytes().rev().take(16).take_while(u8::is_ascii_alphanumeric).count();
+                let rest = &text[at..];
+                let end = rest
+                    .char_indices()
+                    .take(MAX_ADDRESS)
+                    .find(|(_, c)| c.is_whitespace() || matches!(c, '"' | '<' | '>'))
+                    .map_or_else(
+                        || rest.char_indices().nth(MAX_ADDRESS).map_or(rest.len(), |(at, _)| at),
+                        |(at, _)| at,
+                    );
+                hosts.push(host::parse(&text[at - scheme..at + end]));
+            }
+        }
+        if hosts.is_empty() || is_cut {
+            self.opaque(
+                kind,
+                if is_cut { "it has more addresses than are looked at" } else { "the arguments name no address" },
+            );
+        }
+        for host in hosts {
+            self.add(kind, Target::Host(host));
+        }
+    }
+}
+
+/// The files that patches name, and whether there are more than are looked at, or some in quotes.
+fn patch_paths<'a>(patches: &[&'a str]) -> (Vec<&'a str>, bool) {
+    const RENAMES: &[&str] = &["rename from ", "rename to ", "copy from ", "copy to ", "Index: "];
+    let mut found = Vec::new();
+    for line in patches.iter().flat_map(|patch| patch.lines()) {
+        let line = line.trim_start();
+        let path = PATCH_LINES.iter().find_map(|start| line.strip_prefix(start));
+        let path = path.or_else(|| {
+            let path = line.strip_prefix("--- ").or_else(|| line.strip_prefix("+++ "))?;
+            let path = path.split('\t').next().unwrap_or(path).trim_end();
+            Some(path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path))
+                .filter(|path| *path != "/dev/null")
+        });
+        let path = path.or_else(|| RENAMES.iter().find_map(|start| line.strip_prefix(start)));
+        // A file of bytes, or an empty one, has no other line with its name.
+        let path = path.or_else(|| line.strip_prefix("diff --git ").map(path_of_git));
+        if path.is_some_and(|path| path.starts_with('"') || found.len() == MAX_OPERANDS) {
+            return (found, true);
+        }
+        found.extend(path);
+    }
+    (found, false)
+}
+
+/// The file in `a/file b/file`. If the names differ, further lines have them.
+fn path_of_git(names: &str) -> &str {
+    let (first, second) = names.split_at_checked(names.len() / 2).unwrap_or((names, ""));
+    match (first.strip_prefix("a/"), second.strip_prefix(" b/")) {
+        (Some(one), Some(other)) if one == other => one,
+        _ => names.rsplit_once(" b/").map_or(names, |(_, path)| path),
+    }
+}
