@@ -19,7 +19,7 @@ PACKAGES := $(CACHE)/packages
 VENV := $(CACHE)/venv
 PY := $(HERE)/$(VENV)/bin/python
 # The crates of the core.
-CORE := -p kimi-agent-protocol -p kimi-agent-files -p kimi-agent-policy -p kimi-agent-client -p kimi-agent-testing -p kimi-agent-command -p kimi-agent-bridge -p kimi-agent
+CORE := -p kimi-agent-protocol -p kimi-agent-files -p kimi-agent-policy -p kimi-agent-client -p kimi-agent-testing -p kimi-agent-entry -p kimi-agent-command -p kimi-agent-bridge -p kimi-agent
 FEATURES := --features kimi-agent/mcp,kimi-agent/testing
 # The oldest Rust that compiles the crates.
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -80,7 +80,7 @@ fetch: setup $(INSPECTOR) tests/inspector/node_modules/.ready tests/site/node_mo
 	@$(PY) tools/newer_python.py $(NEWEST_PYTHON)
 	@$(PY) tools/each_python.py --fetch
 	@for node in 24 26; do node bindings-node/scripts/newer-node.mjs $$node --fetch; done
-	@for run in tests/programs/{node,python}/run.sh; do "$$run" $(PY) fetch; done
+	@for run in tests/programs/{node,python,rust}/run.sh; do "$$run" $(PY) fetch; done
 
 # --- the packages ---
 
@@ -391,7 +391,7 @@ test-next: $(PACKAGES)/.npm tests/bundles/next/node_modules/.ready ## The Node p
 	@cd tests/bundles/next && npm test --silent
 
 # The crates that are published, in the order of their dependencies.
-CRATES := -p kimi-agent-protocol -p kimi-agent-policy -p kimi-agent-files -p kimi-agent-testing -p kimi-agent-client -p kimi-agent-command -p kimi-agent
+CRATES := -p kimi-agent-protocol -p kimi-agent-policy -p kimi-agent-files -p kimi-agent-testing -p kimi-agent-entry -p kimi-agent-client -p kimi-agent-command -p kimi-agent
 
 .PHONY: test-crates
 test-crates: $(INSPECTOR) ## The crates as cargo would publish them: each compiled from its package, a program with them, their documentation.
@@ -471,7 +471,7 @@ test-wine: bindings-node/node_modules/.ready ## The core and the Node package as
 .PHONY: test-programs
 test-programs: build tests/site/node_modules/.ready ## Programs of the cookbook, with the scripted agent; pages in a headless browser.
 	$(call say,Running whole programs)
-	@for run in tests/programs/{node,python}/run.sh; do "$$run" $(PY) $(HERE)/$(PACKAGES); done
+	@for run in tests/programs/{node,python,rust}/run.sh; do "$$run" $(PY) $(HERE)/$(PACKAGES); done
 
 .PHONY: test-telemetry
 test-telemetry: build ## The same spans and metrics in all three languages.

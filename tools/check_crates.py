@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks the published crates one by one, with the features that their users choose.
 
-check_crates.py features CRATE…   compiles each crate without features, and with each of its features alone
+check_crates.py features CRATE…   compiles each crate without features, and with each of its features alone; then
+                                  counts what a thin client compiles
 check_crates.py docs CRATE…       builds the documentation of each crate as docs.rs does: with nightly Rust, with
                                   `--cfg docsrs`, and with the features of `package.metadata.docs.rs`
 """
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+# What a client without features compiles: at most so many lines of `cargo tree`, and none of these crates.
+MOST_LINES = 85
+NOT_THIN = {"kimi-agent-policy", "kimi-agent-testing", "rmcp", "hyper", "toml"}
 
 
 def each_feature(crate: dict[str, Any]) -> list[list[str]]:
@@ -34,6 +38,18 @@ def documentation(crate: dict[str, Any]) -> list[list[str]]:
     return [command]
 
 
+def thick_client() -> str:
+    """What a client without features compiles against the promise of docs/guides/rust.md."""
+    tree = ["cargo", "tree", "--locked", "-e", "normal", "--prefix", "none"]
+    command = [*tree, "-p", "kimi-agent", "--no-default-features"]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    lines = set(done.stdout.splitlines())
+    found = NOT_THIN & {line.split()[0] for line in lines if line}
+    if not found and len(lines) <= MOST_LINES:
+        return ""
+    return f"kimi-agent without features: {len(lines)} lines of cargo tree, at most {MOST_LINES}; with {sorted(found)}"
+
+
 def main() -> int:
     commands = {"features": each_feature, "docs": documentation}
     if len(sys.argv) < 3 or sys.argv[1] not in commands:
@@ -49,6 +65,8 @@ def main() -> int:
         for command in commands[what](crates[name])
         if subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
     ]
+    if what == "features" and (thick := thick_client()):
+        failed.append(thick)
     print("\n".join(f"failed: {command}" for command in failed), end="\n" if failed else "")
     return 1 if failed else 0
 

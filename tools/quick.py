@@ -25,6 +25,7 @@ CRATES = {
     "policy": "kimi-agent-policy",
     "files": "kimi-agent-files",
     "agent": "kimi-agent-testing",
+    "entry": "kimi-agent-entry",
     "client": "kimi-agent-client",
     "command": "kimi-agent-command",
     "bridge": "kimi-agent-bridge",

@@ -197,6 +197,14 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         ),
         "Approval.reject": "a constructor; the runner makes it of JSON",
         "wire.Event.text": _OWN_TESTS,
+        **dict.fromkeys(
+            [
+                f"wire.{name}Request.new"
+                for name in ("Approval", "Hook", "Question", "ReadFile", "Terminal", "WriteFile")
+            ],
+            _OWN_TESTS,
+        ),
+        **dict.fromkeys(["wire.Question.new", "wire.ToolCallInfo.new"], _OWN_TESTS),
         "RpcError.kind": "the code of the error tells it",
         "Error.help": _OWN_TESTS,
         "Error.is_retryable": "the table of errors in `tests/errors` has it",

@@ -20,6 +20,7 @@ CRATES = {
     "kimi-agent-files": "core/files",
     "kimi-agent-policy": "core/policy",
     "kimi-agent-testing": "core/agent",
+    "kimi-agent-entry": "core/entry",
     "kimi-agent-client": "core/client",
     "kimi-agent-command": "core/command",
     "kimi-agent-bridge": "core/bridge",

@@ -42,6 +42,7 @@ mod calls;
 mod command;
 mod connection;
 mod cut;
+mod entry;
 mod fields;
 mod history;
 mod hooks;
@@ -69,6 +70,7 @@ pub use types::{Client, Failure, HookSubscription, Incoming, Outcome, Profile};
 /// The scripted agent: an agent that follows a script.
 pub mod scripted {
     pub use crate::command::main;
+    pub use crate::entry::{FLAG, run_if_asked};
 
     /// Checks a script without running it.
     ///

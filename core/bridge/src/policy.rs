@@ -33,8 +33,7 @@ pub fn read_policy(given: &Value) -> Result<Value> {
 /// # Errors
 /// `InvalidOption` says what is wrong with the tool call.
 pub fn check_policy(policy: &str, call: &Value, work_dir: &Path) -> Result<Value> {
-    let verdict = used(policy)?.check_json(call, work_dir);
-    let verdict = verdict.map_err(|reason| invalid_option("tool_call", reason))?;
+    let verdict = used(policy)?.check_json(call, work_dir)?;
     serde_json::to_value(verdict).map_err(|error| invalid_option("tool_call", error.to_string()))
 }
 

@@ -11,6 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use kimi_agent_protocol::output::{OutputPlan, OutputSpec};
+
 use crate::answers::{Answers, Approval, HandlerError, HookDecision, OnError};
 use crate::dialect::Services;
 use crate::messages::{
@@ -258,7 +260,7 @@ impl ExternalTool {
     }
 
     /// Makes a tool whose parameters are a type. The schema of the type is derived, and arguments are decoded before the handler
-    /// is called. The model reads an error about arguments that do not fit. It also reads the error of the handler.
+    /// is called. If they do not fit, the model reads what is wrong with each of them. It also reads the error of the handler.
     ///
     /// # Examples
     /// ```
@@ -286,21 +288,16 @@ impl ExternalTool {
             schema.remove("$schema");
             schema.remove("title");
         }
-        let handler = Arc::new(handler);
+        let schema = parameters.clone();
         Self::new(name, description, parameters, move |args| {
-            let handler = Arc::clone(&handler);
+            let decoded = serde_path_to_error::deserialize(&args);
+            let running = decoded.map(&handler).map_err(|error| wrong_arguments(&schema, &args, &error));
             async move {
-                let args = match serde_path_to_error::deserialize(&args) {
-                    Ok(args) => args,
+                match running {
+                    Ok(running) => running.await?.into_tool_return(),
                     // The model made the mistake and can correct it; the handler has not failed.
-                    Err(error) => {
-                        return Ok(ToolReturnValue::error(match error.path().to_string() {
-                            path if path == "." => format!("invalid arguments: {}", error.inner()),
-                            path => format!("invalid arguments: {path}: {}", error.inner()),
-                        }));
-                    }
-                };
-                handler(args).await?.into_tool_return()
+                    Err(problem) => Ok(ToolReturnValue::error(problem)),
+                }
             }
         })
     }
@@ -357,6 +354,25 @@ impl ExternalTool {
     }
 }
 
+/// Describes arguments that cannot be decoded: all violations of the schema, or the error of a value that only the type refuses.
+fn wrong_arguments(schema: &Value, args: &Value, error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let violations = OutputPlan::new(&OutputSpec::new(schema.clone())).map(|plan| plan.violations(args));
+    let mut mistakes: Vec<(String, String)> = violations
+        .unwrap_or_default()
+        .into_iter()
+        .map(|violation| (violation.pointer.trim_start_matches('/').replace('/', "."), violation.message))
+        .collect();
+    if mistakes.is_empty() {
+        let path = error.path().to_string();
+        mistakes.push((if path == "." { String::new() } else { path }, error.inner().to_string()));
+    }
+    let shown = |(path, message): (String, String)| match path.is_empty() {
+        true => message,
+        false => format!("{path}: {message}"),
+    };
+    format!("invalid arguments: {}", mistakes.into_iter().map(shown).collect::<Vec<_>>().join("; "))
+}
+
 impl fmt::Debug for ExternalTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExternalTool")
@@ -377,6 +393,22 @@ impl fmt::Debug for ExternalTool {
 /// assert!(!result.is_error);
 /// # Ok::<(), kimi_agent::HandlerError>(())
 /// ```
+///
+/// A struct is wrapped in [`AsJson`]. Without it, the program does not compile:
+/// ```compile_fail,E0277
+/// use kimi_agent::IntoToolReturn;
+/// #[derive(serde::Serialize)]
+/// struct Time {
+///     hour: u8,
+/// }
+/// let result = Time { hour: 12 }.into_tool_return();
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a tool cannot return `{Self}`",
+    label = "this handler returns `{Self}`",
+    note = "return text, a number, a `serde_json::Value` or a `ToolReturnValue`; wrap a value that implements `Serialize` in \
+            `kimi_agent::AsJson`: `Ok(AsJson(value))`"
+)]
 pub trait IntoToolReturn: Send {
     /// Converts the value to the result of the tool.
     ///

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::time::Duration;
 
 pub use crate::answers::{parse_answers, parse_approval, parse_file, parse_hook_decision, parse_terminal_result};
+#[cfg(feature = "batch")]
 pub use crate::batch::{Control as BatchControl, Jobs, read_journal, running_batches, set_runner, take_batch_options};
 pub use crate::connection::TurnLimits;
 pub use crate::driver::event_channel::EventChannel;
@@ -25,10 +26,12 @@ pub use crate::testing::cassette::open_cassette;
 use std::ffi::OsString;
 use std::future::Future;
 use std::path::PathBuf;
+#[cfg(feature = "batch")]
 use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+#[cfg(feature = "batch")]
 use tokio::runtime::Handle;
 
 pub use kimi_agent_protocol::budget::parse_budget;
@@ -36,11 +39,14 @@ pub use kimi_agent_protocol::output::{parse_output, parse_violations};
 use kimi_agent_protocol::recording::Redactor;
 use kimi_agent_protocol::telemetry::{SpanStart, TraceContext};
 
+#[cfg(any(doc, feature = "batch"))]
+use crate::Error;
+#[cfg(feature = "batch")]
 use crate::batch::{self, Batch, BatchOptions, Job};
 use crate::messages::Content;
 use crate::telemetry::{SessionTelemetry, TelemetryOptions};
 use crate::{
-    Agent, Error, ExternalTool, HandlerError, Hook, Output, OutputError, PromptOptions, Replay, Result, Session,
+    Agent, ExternalTool, HandlerError, Hook, Output, OutputError, PromptOptions, Replay, Result, Session,
     SessionOptions, Turn,
 };
 
@@ -134,26 +140,31 @@ pub async fn start_as(options: Box<SessionOptions>, name: String) -> Result<Sess
 }
 
 /// Reads a job with the names and units of the host. A job with a mistake fails when it is its turn.
+#[cfg(feature = "batch")]
 pub fn parse_job(job: Value, naming: Naming) -> Job {
     Job::from_json_named(job, naming)
 }
 
 /// Reads a job in which the binding has found this mistake. It fails with the error when it is its turn.
+#[cfg(feature = "batch")]
 pub fn failing_job(job: Value, naming: Naming, problem: Error) -> Job {
     Job::from_json_named(job, naming).failing(problem)
 }
 
 /// Makes a job that fails with this error, in place of one that cannot be read.
+#[cfg(feature = "batch")]
 pub fn unreadable_job(problem: Error) -> Job {
     Job::unreadable(problem)
 }
 
 /// Starts a batch on this runtime.
+#[cfg(feature = "batch")]
 pub fn start_batch(jobs: Pin<Box<dyn Jobs + Send>>, options: BatchOptions, runtime: Handle) -> Batch {
     batch::start(jobs, options, Some(runtime))
 }
 
 /// Returns the part of a batch that cancels it.
+#[cfg(feature = "batch")]
 pub fn batch_control(batch: &Batch) -> Arc<BatchControl> {
     batch.control()
 }

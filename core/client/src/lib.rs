@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
+#[cfg(feature = "batch")]
 pub mod batch;
 mod driver;
 mod handler;
@@ -30,6 +31,7 @@ use kimi_agent_protocol::{
     answers, connection, dialect, endpoint, error, json, jsonrpc, messages, naming, secrets, turn_records,
 };
 
+#[cfg(feature = "batch")]
 pub use batch::run_batch;
 pub use handler::{AsJson, ExternalTool, Hook, IntoToolReturn};
 pub use kimi_agent_protocol::{

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use kimi_agent_policy::{Decision, Policy};
+use kimi_agent_protocol::Error;
 use kimi_agent_protocol::printable::{printable_line, unambiguous};
 use serde_json::{Value, json};
 
@@ -56,7 +57,15 @@ pub(crate) fn run(command: PolicyCommand) -> Result<i32, Failure> {
 }
 
 fn load(path: &Path) -> Result<Policy, Failure> {
-    Policy::named_os(path).map_err(|error| Failure::wrong("POLICY", error))
+    Policy::named_os(path).map_err(|error| Failure::wrong("POLICY", reason(error)))
+}
+
+/// Returns the text of an error without the name of the option, which the command calls differently.
+pub(crate) fn reason(error: Error) -> String {
+    match error {
+        Error::InvalidOption { reason, .. } => reason,
+        other => other.to_string(),
+    }
 }
 
 fn check(policy: &Policy, call: &str, work_dir: &Path, as_json: bool) -> Result<i32, Failure> {
@@ -75,7 +84,7 @@ fn check(policy: &Policy, call: &str, work_dir: &Path, as_json: bool) -> Result<
     } else {
         json!({"name": "Shell", "arguments": {"command": text}})
     };
-    let verdict = policy.check_json(&call, work_dir).map_err(|problem| Failure::wrong("CALL", problem))?;
+    let verdict = policy.check_json(&call, work_dir).map_err(|error| Failure::wrong("CALL", reason(error)))?;
     let out = if as_json {
         escaped(&serde_json::to_string(&verdict).unwrap_or_default()) + "\n"
     } else {

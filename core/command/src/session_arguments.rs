@@ -134,7 +134,8 @@ impl SessionArguments {
             options = options.session_budget(budget);
         }
         if let Some(path) = &self.policy {
-            let policy = Policy::named_os(path).map_err(|error| Failure::wrong("--policy", error))?;
+            let policy =
+                Policy::named_os(path).map_err(|error| Failure::wrong("--policy", crate::policy::reason(error)))?;
             options = options.policy(policy);
         }
         if self.enforce.as_deref() == Some("calls") {

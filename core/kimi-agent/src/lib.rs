@@ -1,7 +1,9 @@
-//! Drive coding agents such as Kimi Code from a program: sessions, streamed turns, approvals, tools.
+//! Drive coding agents from a program: Claude Code, Codex, Gemini CLI, Kimi Code and others that speak the Agent Client
+//! Protocol (ACP). A program opens sessions, streams turns, decides about approvals, offers tools and gets typed values.
 //!
 //! A [`Session`] starts the agent as a child process. A [`Turn`] is a stream of [`Event`](wire::Event)s that ends with a
-//! result. Handlers of the program answer the agent's requests, for example for approval.
+//! result. Handlers of the program answer the agent's requests, for example for approval. Without a handler and without rules,
+//! every approval is rejected.
 //!
 //! ```
 //! # use kimi_agent::testing::scripted_agent;
@@ -27,6 +29,56 @@
 //! session.close().await
 //! # }
 //! ```
+//!
+//! # Items by task
+//!
+//! | task | items |
+//! | --- | --- |
+//! | run one prompt | [`prompt()`], [`SessionOptions`], [`PromptResult`] |
+//! | hold a conversation | [`Session`], [`PromptOptions`], [`Turn`], [`TextStream`], [`Steps`] |
+//! | share one agent's process, list and resume sessions | [`Agent`], [`AgentOptions`], [`SessionInfo`] |
+//! | read events and requests | [`wire`] |
+//! | decide about actions | [`SessionOptions::on_approval`], [`Approval`], [`Hook`]; by rules: `Policy`, [`Enforce`] |
+//! | answer questions | [`SessionOptions::on_question`], [`Answers`] |
+//! | offer tools, files and commands | [`ExternalTool`], [`AsJson`], [`files()`], [`terminals()`] |
+//! | get a value of a type | [`Output`], [`PromptResult::output`], [`OutputInvalid`] |
+//! | limit tokens, steps and time | [`Budget`], [`SessionOptions::turn_timeout`] |
+//! | run many prompts | `run_batch`, and the module `batch` |
+//! | handle errors | [`Error`], [`Error::code`], [`Error::is_retryable`] |
+//! | test without a model | the module `testing`: the scripted agent, cassettes |
+//! | build an agent | the module `agent` |
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! | --- | --- | --- |
+//! | `batch` | yes | the module `batch` and `run_batch`: many prompts, with retries, a journal and workspaces |
+//! | `policy` | yes | `Policy`: rules about tool calls, with a recogniser of shell commands |
+//! | `mcp` | no | the program's tools with agents that speak ACP. It doubles the number of crates |
+//! | `testing` | no | the scripted agent, recordings as agents, cassettes. It includes `agent` |
+//! | `agent` | no | the agent's side of the protocol |
+//! | `otel` | no | spans and metrics of OpenTelemetry |
+//! | `kimi-web` | no | [`Dialect::KimiWeb`], Kimi Code's own server, with an HTTP client |
+//!
+//! A thin client, `default-features = false`, compiles no shell recogniser, no MCP and no HTTP. The feature `testing` belongs to
+//! `[dev-dependencies]`.
+//!
+//! # Runtime
+//!
+//! Sessions need a tokio runtime with its drivers for I/O and time: `#[tokio::main]`, or a `Builder` with `enable_all()`. Dropping
+//! a [`Turn`] cancels it. Dropping a [`Session`] closes it in the background, on the runtime that it was started on.
+//!
+//! # Documentation
+//!
+//! - [The SDK in Rust](https://github.com/kimi-agent/kimi-agent/blob/main/docs/guides/rust.md) on one page, and a
+//!   [tutorial](https://github.com/kimi-agent/kimi-agent/blob/main/docs/tutorial/rust.md) of ten minutes
+//! - [Guides](https://github.com/kimi-agent/kimi-agent/blob/main/docs/guides/index.md), one task each, and
+//!   [complete programs](https://github.com/kimi-agent/kimi-agent/blob/main/docs/cookbook/index.md)
+//! - [Options](https://github.com/kimi-agent/kimi-agent/blob/main/docs/reference/options.md),
+//!   [events](https://github.com/kimi-agent/kimi-agent/blob/main/docs/reference/events.md),
+//!   [errors](https://github.com/kimi-agent/kimi-agent/blob/main/docs/reference/errors.md),
+//!   [agents](https://github.com/kimi-agent/kimi-agent/blob/main/docs/reference/agents.md)
+//! - [Troubleshooting](https://github.com/kimi-agent/kimi-agent/blob/main/docs/troubleshooting.md)
 
 #![deny(missing_docs)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
@@ -39,9 +91,11 @@ pub mod agent {
     };
 }
 /// Many prompts, each in a session of its own: limits, retries, a journal and workspaces. [`run_batch`] runs them.
+#[cfg(feature = "batch")]
 pub mod batch {
     pub use kimi_agent_client::batch::{
-        Batch, BatchOptions, Job, JobResult, JobStatus, Progress, Retry, Workspace, run_batch, run_batch_stream,
+        Batch, BatchOptions, Job, JobResult, JobStatus, JobValue, Progress, Retry, Workspace, run_batch,
+        run_batch_stream,
     };
 }
 #[cfg(feature = "testing")]
@@ -57,12 +111,15 @@ pub mod wire {
 
 #[cfg(feature = "otel")]
 pub use kimi_agent_client::Telemetry;
+#[cfg(feature = "batch")]
+pub use kimi_agent_client::run_batch;
 pub use kimi_agent_client::{
     Agent, AgentOptions, AsJson, Dialect, Enforce, Executable, ExternalTool, Files, Hook, IntoToolReturn, Output,
     PromptOptions, Replay, Session, SessionOptions, SessionState, Step, Steps, Terminals, TextStream, Turn, files,
-    prompt, run_batch, terminals,
+    prompt, terminals,
 };
-pub use kimi_agent_policy::{Decision, Policy, PolicyError, PolicyVerdict};
+#[cfg(feature = "policy")]
+pub use kimi_agent_policy::{Decision, Policy, PolicyVerdict};
 pub use kimi_agent_protocol::{
     AgentExit, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities, ConfigChoice, ConfigOption,
     ConfigValue, Error, ErrorText, HandlerError, HandlerFailure, HookDecision, OnError, OutputError, OutputInvalid,

@@ -203,6 +203,16 @@ names! {
         };
         "Policy.check_json" => policy.check_json(&json!({}), ".").is_ok();
     }
+    requests() {
+        "wire.ApprovalRequest.new" => wire::ApprovalRequest::new("", "", "");
+        "wire.HookRequest.new" => wire::HookRequest::new("", "");
+        "wire.Question.new" => wire::Question::new("", [""]);
+        "wire.QuestionRequest.new" => wire::QuestionRequest::new([]);
+        "wire.ReadFileRequest.new" => wire::ReadFileRequest::new("");
+        "wire.TerminalRequest.new" => wire::TerminalRequest::new("", [""], "");
+        "wire.ToolCallInfo.new" => wire::ToolCallInfo::new("", json!({}));
+        "wire.WriteFileRequest.new" => wire::WriteFileRequest::new("", "");
+    }
     options(o: SessionOptions, tool: ExternalTool, hook: Hook, time: Duration) {
         "SessionOptions.work_dir" => o.clone().work_dir("");
         "SessionOptions.session_id" => o.clone().session_id("");

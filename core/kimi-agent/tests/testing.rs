@@ -42,6 +42,16 @@ fn script_lives_as_long_as_agent() {
     assert!(!path.exists());
 }
 
+#[tokio::test]
+async fn options_own_script_of_dropped_agent() -> kimi_agent::Result<()> {
+    let options = Session::builder().executable(scripted_agent(r#"[[{"text": "hi"}]]"#));
+    let session = options.clone().start().await?;
+    assert_eq!(session.prompt("hello")?.result().await?.text, "hi");
+    session.close().await?;
+    let session = options.start().await?;
+    session.close().await
+}
+
 #[test]
 fn script_file_is_kept() {
     let file = tempfile::NamedTempFile::new().expect("a file");

@@ -37,11 +37,11 @@ mod warnings;
 use std::fmt;
 use std::path::Path;
 
+use kimi_agent_protocol::error::{Result, invalid_option};
 use kimi_agent_protocol::messages::{ToolCallInfo, ToolKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use load::PolicyError;
 use rule::{Certainty, Rule};
 use rules::RuleList;
 use tools::{Needs, Part, Target};
@@ -157,10 +157,10 @@ impl<'a> Call<'a> {
 /// ```
 /// # use kimi_agent_policy as kimi_agent;
 /// use kimi_agent::{Decision, Policy};
-/// # fn main() -> Result<(), kimi_agent::PolicyError> {
+/// # fn main() -> kimi_agent_protocol::Result<()> {
 /// let policy = Policy::from_toml(r#"allow = ["read", "execute(git status)"]"#)?;
 /// let call = serde_json::json!({"name": "Shell", "arguments": {"command": "git status && rm -rf ~"}});
-/// assert_eq!(policy.check_json(&call, ".").expect("a tool call").decision, Decision::Ask);
+/// assert_eq!(policy.check_json(&call, ".")?.decision, Decision::Ask);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -270,7 +270,7 @@ impl Policy {
     /// `locations` and `diffs`. The kind `mcp` is that of a tool of the program.
     ///
     /// # Errors
-    /// The problem of the tool call.
+    /// [`Error::InvalidOption`](kimi_agent_protocol::Error::InvalidOption) says what is wrong with the tool call.
     ///
     /// # Examples
     /// ```
@@ -279,23 +279,28 @@ impl Policy {
     /// let call = serde_json::json!({"name": "Bash", "arguments": {"command": "rm -rf ."}});
     /// assert_eq!(policy.check_json(&call, ".").unwrap().decision.as_str(), "deny");
     /// ```
-    pub fn check_json(&self, call: &Value, work_dir: impl AsRef<Path>) -> Result<PolicyVerdict, String> {
+    pub fn check_json(&self, call: &Value, work_dir: impl AsRef<Path>) -> Result<PolicyVerdict> {
+        let wrong = |reason: String| invalid_option("tool_call", reason);
         let text = |key: &str| match call.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(&**text)),
-            Some(other) => Err(format!("expected text for `{key}` of the tool call, got {other}")),
+            Some(other) => Err(wrong(format!("expected text for `{key}` of the tool call, got {other}"))),
         };
         let name = text("name")?.filter(|name| !name.is_empty());
-        let name = name.ok_or("expected a tool call: an object with `name`, and optionally `kind` and `arguments`")?;
+        let name = name.ok_or_else(|| {
+            wrong("expected a tool call: an object with `name`, and optionally `kind` and `arguments`".to_owned())
+        })?;
         let arguments = match call.get("arguments") {
             None | Some(Value::Null) => None,
             Some(Value::Object(arguments)) => Some(arguments),
-            Some(other) => return Err(format!("expected an object for `arguments` of the tool call, got {other}")),
+            Some(other) => {
+                return Err(wrong(format!("expected an object for `arguments` of the tool call, got {other}")));
+            }
         };
         let paths = |key: &str| match call.get(key) {
             None | Some(Value::Null) => Ok(Vec::new()),
             Some(paths) => Vec::<String>::deserialize(paths)
-                .map_err(|_| format!("expected a list of paths for `{key}` of the tool call, got {paths}")),
+                .map_err(|_| wrong(format!("expected a list of paths for `{key}` of the tool call, got {paths}"))),
         };
         let (locations, diffs) = (paths("locations")?, paths("diffs")?);
         let call = Call { name, kind: text("kind")?, arguments, about: None, locations: &locations, diffs: &diffs };

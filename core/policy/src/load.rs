@@ -1,10 +1,8 @@
 //! Reading rule sets: TOML, JSON, and mappings of the program.
 
-use std::fmt;
 use std::path::Path;
 
-use kimi_agent_protocol::Error;
-use kimi_agent_protocol::error::invalid_option;
+use kimi_agent_protocol::error::{Error, Result, invalid_option};
 use serde_json::{Map, Value, json};
 
 use crate::rule::Rule;
@@ -17,29 +15,9 @@ const MAX_FILE: u64 = 1 << 20;
 /// How many rules a policy may have.
 const MAX_RULES: usize = 20_000;
 
-/// A rule set that cannot be read. The text names the file, the line and the rule.
-///
-/// # Examples
-/// ```
-/// # use kimi_agent_policy as kimi_agent;
-/// let error = kimi_agent::Policy::from_toml("deny = [\"execute(rm *\"]").unwrap_err();
-/// assert!(error.to_string().starts_with("line 1: deny[0] \"execute(rm *\": "));
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyError(String);
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for PolicyError {}
-
-impl From<PolicyError> for Error {
-    fn from(error: PolicyError) -> Self {
-        invalid_option("policy", error.0)
-    }
+/// Makes the error of a rule set that cannot be read. The text names the file, the line and the rule.
+fn wrong(text: String) -> Error {
+    invalid_option("policy", text)
 }
 
 /// The source of a rule set.
@@ -81,37 +59,37 @@ impl Policy {
     /// Reads a rule set in TOML.
     ///
     /// # Errors
-    /// [`PolicyError`] names the line and the rule.
+    /// [`Error::InvalidOption`] names the line and the rule.
     ///
     /// # Examples
     /// ```
     /// # use kimi_agent_policy as kimi_agent;
     /// let policy = kimi_agent::Policy::from_toml(r#"deny = ["execute(rm *)"]"#)?;
-    /// # Ok::<(), kimi_agent::PolicyError>(())
+    /// # Ok::<(), kimi_agent_protocol::Error>(())
     /// ```
-    pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
+    pub fn from_toml(text: &str) -> Result<Self> {
         from_toml(&Origin { file: None, text: Some(text) }, text)
     }
 
     /// Reads a rule set in JSON.
     ///
     /// # Errors
-    /// [`PolicyError`] names the line and the rule.
+    /// [`Error::InvalidOption`] names the line and the rule.
     ///
     /// # Examples
     /// ```
     /// # use kimi_agent_policy as kimi_agent;
     /// let policy = kimi_agent::Policy::from_json(r#"{"deny": ["execute(rm *)"]}"#)?;
-    /// # Ok::<(), kimi_agent::PolicyError>(())
+    /// # Ok::<(), kimi_agent_protocol::Error>(())
     /// ```
-    pub fn from_json(text: &str) -> Result<Self, PolicyError> {
+    pub fn from_json(text: &str) -> Result<Self> {
         from_json(&Origin { file: None, text: Some(text) }, text)
     }
 
     /// Returns a rule set that comes with the SDK: `read-only` or `edit-files`.
     ///
     /// # Errors
-    /// [`PolicyError`] if there is no such preset.
+    /// [`Error::InvalidOption`] if there is no such preset.
     ///
     /// # Examples
     /// ```
@@ -119,30 +97,30 @@ impl Policy {
     /// let policy = kimi_agent::Policy::preset("read-only")?;
     /// let call = serde_json::json!({"name": "Shell", "arguments": {"command": "git log --oneline"}});
     /// assert_eq!(policy.check_json(&call, ".").unwrap().decision.as_str(), "allow");
-    /// # Ok::<(), kimi_agent::PolicyError>(())
+    /// # Ok::<(), kimi_agent_protocol::Error>(())
     /// ```
-    pub fn preset(name: &str) -> Result<Self, PolicyError> {
+    pub fn preset(name: &str) -> Result<Self> {
         Self::from_value(&json!({ "extends": name }))
     }
 
     /// Returns a preset if the text is the name of one, else reads the file with this name.
     ///
     /// # Errors
-    /// [`PolicyError`] names the file, the line and the rule.
+    /// [`Error::InvalidOption`] names the file, the line and the rule.
     ///
     /// # Examples
     /// ```
     /// # use kimi_agent_policy as kimi_agent;
     /// let policy = kimi_agent::Policy::named("edit-files")?;
-    /// # Ok::<(), kimi_agent::PolicyError>(())
+    /// # Ok::<(), kimi_agent_protocol::Error>(())
     /// ```
-    pub fn named(text: &str) -> Result<Self, PolicyError> {
+    pub fn named(text: &str) -> Result<Self> {
         if presets::NAMES.contains(&text) { Self::preset(text) } else { Self::load(text) }
     }
 
     /// Returns a preset if the path is the name of one, else reads the file.
     #[doc(hidden)]
-    pub fn named_os(path: &Path) -> Result<Self, PolicyError> {
+    pub fn named_os(path: &Path) -> Result<Self> {
         match path.to_str().filter(|name| presets::NAMES.contains(name)) {
             Some(name) => Self::preset(name),
             None => Self::load(path),
@@ -152,33 +130,33 @@ impl Policy {
     /// Reads a rule set from a mapping with the keys `default`, `deny`, `ask` and `allow`, and `extends` for a preset.
     ///
     /// # Errors
-    /// [`PolicyError`] names the rule.
+    /// [`Error::InvalidOption`] names the rule.
     ///
     /// # Examples
     /// ```
     /// # use kimi_agent_policy as kimi_agent;
     /// let policy = kimi_agent::Policy::from_value(&serde_json::json!({"allow": ["read"]}))?;
-    /// # Ok::<(), kimi_agent::PolicyError>(())
+    /// # Ok::<(), kimi_agent_protocol::Error>(())
     /// ```
-    pub fn from_value(value: &Value) -> Result<Self, PolicyError> {
+    pub fn from_value(value: &Value) -> Result<Self> {
         from_value(&Origin { file: None, text: None }, value)
     }
 
     /// Reads the file of a rule set: JSON if its name ends with `.json`, else TOML.
     ///
     /// # Errors
-    /// [`PolicyError`] names the file, the line and the rule.
+    /// [`Error::InvalidOption`] names the file, the line and the rule.
     ///
     /// # Examples
     /// ```no_run
     /// # use kimi_agent_policy as kimi_agent;
     /// let policy = kimi_agent::Policy::load("policy.toml")?;
-    /// # Ok::<(), kimi_agent::PolicyError>(())
+    /// # Ok::<(), kimi_agent_protocol::Error>(())
     /// ```
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, PolicyError> {
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        let failed = |reason: String| PolicyError(format!("the policy {name} cannot be read: {reason}"));
+        let failed = |reason: String| wrong(format!("the policy {name} cannot be read: {reason}"));
         let metadata = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
         if !metadata.is_file() || metadata.len() > MAX_FILE {
             return Err(failed("expected a file of at most 1 MiB".to_owned()));
@@ -213,12 +191,12 @@ impl Policy {
     }
 }
 
-fn error(origin: &Origin<'_>, at: Option<usize>, what: &str, reason: &str) -> PolicyError {
+fn error(origin: &Origin<'_>, at: Option<usize>, what: &str, reason: &str) -> Error {
     let place = origin.place(at, what);
-    PolicyError(if place.ends_with(what) { format!("{place}: {reason}") } else { format!("{place}: {what}: {reason}") })
+    wrong(if place.ends_with(what) { format!("{place}: {reason}") } else { format!("{place}: {what}: {reason}") })
 }
 
-fn unknown_key(origin: &Origin<'_>, at: Option<usize>, key: &str) -> PolicyError {
+fn unknown_key(origin: &Origin<'_>, at: Option<usize>, key: &str) -> Error {
     error(
         origin,
         at,
@@ -227,11 +205,11 @@ fn unknown_key(origin: &Origin<'_>, at: Option<usize>, key: &str) -> PolicyError
     )
 }
 
-fn from_toml(origin: &Origin<'_>, text: &str) -> Result<Policy, PolicyError> {
+fn from_toml(origin: &Origin<'_>, text: &str) -> Result<Policy> {
     use toml::de::{DeTable, DeValue};
     let table = DeTable::parse(text).map_err(|problem| {
         let at = problem.span().map(|span| span.start);
-        PolicyError(format!("{}: not valid TOML: {}", origin.place(at.or(Some(0)), ""), problem.message()))
+        wrong(format!("{}: not valid TOML: {}", origin.place(at.or(Some(0)), ""), problem.message()))
     })?;
     let mut raw = Raw::default();
     for (key, value) in table.get_ref() {
@@ -261,17 +239,17 @@ fn from_toml(origin: &Origin<'_>, text: &str) -> Result<Policy, PolicyError> {
     build(origin, raw)
 }
 
-fn from_json(origin: &Origin<'_>, text: &str) -> Result<Policy, PolicyError> {
+fn from_json(origin: &Origin<'_>, text: &str) -> Result<Policy> {
     match serde_json::from_str::<Value>(text) {
         Ok(value) => from_value(origin, &value),
         Err(problem) => {
             let start = text.split_inclusive('\n').take(problem.line().saturating_sub(1)).map(str::len).sum();
-            Err(PolicyError(format!("{}: not valid JSON: {problem}", origin.place(Some(start), ""))))
+            Err(wrong(format!("{}: not valid JSON: {problem}", origin.place(Some(start), ""))))
         }
     }
 }
 
-fn from_value(origin: &Origin<'_>, value: &Value) -> Result<Policy, PolicyError> {
+fn from_value(origin: &Origin<'_>, value: &Value) -> Result<Policy> {
     let empty = Map::new();
     let map = match value {
         Value::Object(map) => map,
@@ -319,23 +297,23 @@ fn from_value(origin: &Origin<'_>, value: &Value) -> Result<Policy, PolicyError>
     build(origin, raw)
 }
 
-fn wrong_default(origin: &Origin<'_>, at: Option<usize>) -> PolicyError {
+fn wrong_default(origin: &Origin<'_>, at: Option<usize>) -> Error {
     error(origin, at, "`default`", "expected \"ask\", \"deny\" or \"allow\"")
 }
 
-fn wrong_preset(origin: &Origin<'_>, at: Option<usize>) -> PolicyError {
+fn wrong_preset(origin: &Origin<'_>, at: Option<usize>) -> Error {
     error(origin, at, "`extends`", "expected the name of a preset: \"read-only\" or \"edit-files\"")
 }
 
-fn no_list(origin: &Origin<'_>, at: Option<usize>, key: &str) -> PolicyError {
+fn no_list(origin: &Origin<'_>, at: Option<usize>, key: &str) -> Error {
     error(origin, at, &format!("`{key}`"), "expected a list of rules")
 }
 
-fn no_rule(origin: &Origin<'_>, at: Option<usize>, key: &str, n: usize) -> PolicyError {
+fn no_rule(origin: &Origin<'_>, at: Option<usize>, key: &str, n: usize) -> Error {
     error(origin, at, &format!("{key}[{n}]"), "expected text")
 }
 
-fn build(origin: &Origin<'_>, raw: Raw) -> Result<Policy, PolicyError> {
+fn build(origin: &Origin<'_>, raw: Raw) -> Result<Policy> {
     let default = match raw.default {
         None => Decision::Ask,
         Some(entry) => Decision::parse(&entry.value).ok_or_else(|| wrong_default(origin, entry.at))?,

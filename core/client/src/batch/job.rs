@@ -13,7 +13,7 @@ use crate::error::invalid_option;
 use crate::messages::Content;
 use crate::naming::Naming;
 use crate::options::{PromptOptions, SessionOptions, kind_of, parse_content, prompt_options, unknown};
-use crate::{Error, Result};
+use crate::{Error, Executable, Result};
 
 /// The number of bytes that identify a job in memory.
 pub(super) type Hash = [u8; 16];
@@ -23,6 +23,8 @@ const OF_PROMPT: [&str; 2] = ["timeout", "budget"];
 
 /// The fields of a job that are not options of its session.
 const OF_JOB: [&str; 6] = ["prompt", "key", "work_dir", "data", "timeout", "budget"];
+
+const EXECUTABLE: &str = "executable";
 
 /// Options of a session that are the same for all jobs.
 const OF_ALL_JOBS: [&str; 11] = [
@@ -38,6 +40,53 @@ const OF_ALL_JOBS: [&str; 11] = [
     "on_event",
     "on_stderr",
 ];
+
+/// The value of an option of a [`Job`]: JSON, or the agent of a test for the option `executable`.
+///
+/// # Examples
+/// ```
+/// use kimi_agent::batch::{Job, JobValue};
+/// let values: [JobValue; 3] = ["kimi-k2".into(), true.into(), serde_json::json!(["python3", "agent.py"]).into()];
+/// # drop(values);
+/// ```
+#[derive(Clone, Debug)]
+pub struct JobValue {
+    json: Value,
+    executable: Option<Executable>,
+}
+
+impl<T: Into<Value>> From<T> for JobValue {
+    fn from(value: T) -> Self {
+        Self { json: value.into(), executable: None }
+    }
+}
+
+impl JobValue {
+    #[cfg(feature = "testing")]
+    fn of(executable: Executable) -> Self {
+        let words = executable.program().into_iter().chain(executable.args().iter().map(std::ops::Deref::deref));
+        Self { json: words.map(|word| word.to_string_lossy()).collect(), executable: Some(executable) }
+    }
+}
+
+#[cfg(feature = "testing")]
+macro_rules! agent_of_test {
+    ($($ty:ty),*) => {$(
+        impl From<$ty> for JobValue {
+            fn from(agent: $ty) -> Self {
+                Self::of(agent.into())
+            }
+        }
+    )*};
+}
+
+#[cfg(feature = "testing")]
+agent_of_test!(
+    &crate::testing::ScriptedAgent,
+    crate::testing::ScriptedAgent,
+    &crate::testing::ReplayedAgent,
+    crate::testing::ReplayedAgent
+);
 
 /// A prompt of a batch, with options of its own. Text and content parts become jobs automatically.
 ///
@@ -57,6 +106,8 @@ pub struct Job {
     pub(super) data: Value,
     /// Options of the session and of the prompt, as the caller spells them.
     options: Map<String, Value>,
+    /// The agent of a test, which owns its script.
+    executable: Option<Executable>,
     naming: Naming,
     /// The reason why it cannot run.
     problem: Option<Error>,
@@ -77,6 +128,7 @@ impl Job {
             work_dir: None,
             data: Value::Null,
             options: Map::new(),
+            executable: None,
             naming: Naming::Snake,
             problem: None,
         }
@@ -219,16 +271,24 @@ impl Job {
     }
 
     /// Sets an option of the session for this job, by its name, for example `model`. Durations are in seconds. The job fails
-    /// if the option is unknown or the value is wrong.
+    /// if the option is unknown or the value is wrong. The option `executable` also takes a
+    /// [`ScriptedAgent`](crate::testing::ScriptedAgent) or a [`ReplayedAgent`](crate::testing::ReplayedAgent).
     ///
     /// # Examples
     /// ```
-    /// let job = kimi_agent::batch::Job::new("Fix the issue").option("model", "kimi-k2").option("thinking", true);
-    /// # drop(job);
+    /// use kimi_agent::batch::Job;
+    /// use kimi_agent::testing::scripted_agent;
+    /// let job = Job::new("Fix the issue").option("model", "kimi-k2").option("thinking", true);
+    /// let test = Job::new("Fix the issue").option("executable", scripted_agent(r#"[[{"text": "Fixed."}]]"#));
+    /// # drop((job, test));
     /// ```
     #[must_use]
-    pub fn option(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.options.insert(name.into(), value.into());
+    pub fn option(mut self, name: impl Into<String>, value: impl Into<JobValue>) -> Self {
+        let (name, value) = (name.into(), value.into());
+        if name == EXECUTABLE {
+            self.executable = value.executable;
+        }
+        self.options.insert(name, value.json);
         self
     }
 
@@ -254,6 +314,9 @@ impl Job {
             } else {
                 session.set_named(name, value.clone())?;
             }
+        }
+        if let Some(executable) = &self.executable {
+            session.executable = Some(executable.clone());
         }
         session.naming = base.naming;
         let prompt = prompt_options(self.prompt.clone(), of_prompt, self.naming)?;

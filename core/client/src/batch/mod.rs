@@ -27,7 +27,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, watch};
 use tracing::Instrument as _;
 
-pub use job::Job;
+pub use job::{Job, JobValue};
 pub use journal::read_journal;
 pub use json::take_batch_options;
 pub use kimi_agent_protocol::batch::Retry;

@@ -187,17 +187,21 @@ impl BatchOptions {
         self
     }
 
-    /// Sets how often a job is attempted, the first attempt included, and the delays. Default: 3 attempts.
+    /// Sets how often a job is attempted, the first attempt included: a number, or [`Retry`] with the delays. Default: 3 attempts.
     ///
     /// # Examples
     /// ```
+    /// use std::time::Duration;
+    ///
     /// use kimi_agent::batch::{BatchOptions, Retry};
-    /// let options = BatchOptions::new().retry(Retry::new().attempts(5));
-    /// # options.validate().unwrap();
+    /// let often = BatchOptions::new().retry(5);
+    /// let patient = BatchOptions::new().retry(Retry::new().initial_delay(Duration::from_secs(10)));
+    /// # often.validate().unwrap();
+    /// # patient.validate().unwrap();
     /// ```
     #[must_use]
-    pub fn retry(mut self, retry: Retry) -> Self {
-        self.retry = retry;
+    pub fn retry(mut self, retry: impl Into<Retry>) -> Self {
+        self.retry = retry.into();
         self
     }
 

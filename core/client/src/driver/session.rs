@@ -23,7 +23,7 @@ use super::now;
 use super::records::{Records, RecordsRead, RecordsSource};
 use super::shared::Shared;
 use super::shutdown::{LINGER, STALL_TIMEOUT};
-use crate::connection::{CallKey, Connection, Output, RequestKey, Scope, StatusChange, StepTag, TurnKey};
+use crate::connection::{CallKey, Connection, Output, RequestKey, Scope, StatusChange, StepTag, TurnKey, TurnStatus};
 use crate::dialect::{Handshake, InitializeParams};
 use crate::endpoint::{ConnectionKey, HandshakeRole, first_id};
 use crate::error::{Error, Result};
@@ -480,10 +480,13 @@ impl SessionDriver {
             }
             Output::CallEnded { call, outcome } => self.call_ended(call, outcome),
             Output::TurnEnded { turn, outcome } => {
-                self.shared.turn_ended(turn);
+                let is_orphan = self.shared.turn_ended(turn);
                 self.checks.remove(&turn);
                 if let Some(channel) = self.turns.remove(&turn) {
-                    channel.finish(outcome);
+                    channel.finish(match outcome {
+                        Ok(result) if is_orphan && result.status == TurnStatus::Cancelled => Err(Error::SessionClosed),
+                        outcome => outcome,
+                    });
                 }
             }
             Output::FatalError(error) => self.fail(&error),

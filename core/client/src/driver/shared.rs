@@ -83,6 +83,8 @@ struct State {
     active: Option<Active>,
     /// The earlier turn, which was left and has not ended yet.
     settling: Option<(TurnKey, Arc<EventChannel>)>,
+    /// The turn that ran when the program dropped the session, unless it has cancelled that turn.
+    orphan: Option<TurnKey>,
     closed: Option<Box<Error>>,
     usage: TokenUsage,
     status: Option<Arc<StatusUpdate>>,
@@ -131,6 +133,7 @@ impl Shared {
         let state = State {
             active: None,
             settling: None,
+            orphan: None,
             closed: None,
             usage: TokenUsage::default(),
             status: None,
@@ -175,7 +178,8 @@ impl Shared {
         self.lock().config_options = options;
     }
 
-    pub(crate) fn turn_ended(&self, key: TurnKey) {
+    /// Notes the end of a turn. Returns whether it was cancelled only because the program dropped the session.
+    pub(crate) fn turn_ended(&self, key: TurnKey) -> bool {
         let mut state = self.lock();
         if state.active.as_ref().is_some_and(|active| active.key == key) {
             state.active = None;
@@ -183,6 +187,7 @@ impl Shared {
         if state.settling.as_ref().is_some_and(|(settling, _)| *settling == key) {
             state.settling = None;
         }
+        state.orphan == Some(key)
     }
 
     /// Fails every later call with this error. Only the first error counts.
@@ -316,6 +321,7 @@ impl Shared {
     pub(crate) fn cancel(&self, key: TurnKey) {
         {
             let mut state = self.lock();
+            state.orphan.take_if(|orphan| *orphan == key);
             match &mut state.active {
                 Some(active) if active.key == key => active.leaving = true,
                 _ => return,
@@ -347,6 +353,17 @@ impl Shared {
     pub(crate) fn kill(&self) {
         self.close(Error::SessionClosed);
         self.send(Command::Kill);
+    }
+
+    /// Closes the session in the background, because the program has dropped it. A turn that the program still has fails.
+    pub(crate) fn dropped(&self) {
+        {
+            let mut state = self.lock();
+            if state.closed.is_none() {
+                state.orphan = state.active.as_ref().filter(|active| !active.leaving).map(|active| active.key);
+            }
+        }
+        self.begin_close();
     }
 
     /// Closes the session in the background.

@@ -223,6 +223,7 @@ impl SessionOptions {
     }
 
     /// Splits the options into those of an agent and those of its sessions.
+    #[cfg(feature = "batch")]
     pub(crate) fn split(self) -> (AgentOptions, Self) {
         let empty = Self { naming: self.naming, language: self.language, ..Self::default() };
         let agent = Self {

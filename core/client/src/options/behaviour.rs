@@ -5,8 +5,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kimi_agent_policy::Policy;
-
 use super::{Dialect, SessionOptions};
 use crate::handler::Responder;
 use crate::messages::{
@@ -59,8 +57,9 @@ impl SessionOptions {
     /// # options.validate()?;
     /// # Ok::<(), kimi_agent::Error>(())
     /// ```
+    #[cfg(feature = "policy")]
     #[must_use]
-    pub fn policy(mut self, policy: Policy) -> Self {
+    pub fn policy(mut self, policy: kimi_agent_policy::Policy) -> Self {
         self.policy = Some(Arc::new(policy));
         self
     }

@@ -2,11 +2,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::Dialect;
 use super::kimi_code::is_kimi;
 use crate::dialect::{INSTALL_KIMI_CLI, INSTALL_KIMI_CODE, KnownAgent};
 use crate::error::invalid_option;
+use crate::private::PrivateDir;
 use crate::{Error, Result};
 
 const VARIABLE: &str = "KIMI_AGENT_EXECUTABLE";
@@ -22,8 +24,20 @@ const DEFAULT: &str = "kimi";
 /// assert_eq!(plain.program(), Some("/opt/kimi/bin/kimi".as_ref()));
 /// assert_eq!(module.args(), ["-m", "kimi_cli"]);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Executable(Vec<OsString>);
+#[derive(Clone, Debug)]
+pub struct Executable {
+    words: Vec<OsString>,
+    /// The folder of a file that an argument names, such as the script of a scripted agent. It is deleted with its last owner.
+    _file: Option<Arc<PrivateDir>>,
+}
+
+impl PartialEq for Executable {
+    fn eq(&self, other: &Self) -> bool {
+        self.words == other.words
+    }
+}
+
+impl Eq for Executable {}
 
 impl Executable {
     /// Returns the program. `None` for an empty list, which is not a valid option.
@@ -34,7 +48,7 @@ impl Executable {
     /// assert_eq!(Executable::from(["kimi", "--verbose"]).program(), Some("kimi".as_ref()));
     /// ```
     pub fn program(&self) -> Option<&OsStr> {
-        self.0.first().map(OsString::as_os_str)
+        self.words.first().map(OsString::as_os_str)
     }
 
     /// Returns the first arguments.
@@ -45,7 +59,17 @@ impl Executable {
     /// assert_eq!(Executable::from(["kimi", "--verbose"]).args(), ["--verbose"]);
     /// ```
     pub fn args(&self) -> &[OsString] {
-        self.0.get(1..).unwrap_or_default()
+        self.words.get(1..).unwrap_or_default()
+    }
+
+    fn of(words: Vec<OsString>) -> Self {
+        Self { words, _file: None }
+    }
+
+    /// Makes an executable that keeps the folder of a file which its arguments name.
+    #[cfg(feature = "testing")]
+    pub(crate) fn with_file(words: Vec<OsString>, file: Option<Arc<PrivateDir>>) -> Self {
+        Self { words, _file: file }
     }
 }
 
@@ -53,7 +77,7 @@ macro_rules! from_one {
     ($($ty:ty),*) => {$(
         impl From<$ty> for Executable {
             fn from(program: $ty) -> Self {
-                Self(vec![program.into()])
+                Self::of(vec![program.into()])
             }
         }
     )*};
@@ -69,13 +93,13 @@ impl From<&Executable> for Executable {
 
 impl<W: Into<OsString>> From<Vec<W>> for Executable {
     fn from(words: Vec<W>) -> Self {
-        Self(words.into_iter().map(Into::into).collect())
+        Self::of(words.into_iter().map(Into::into).collect())
     }
 }
 
 impl<W: Into<OsString>, const N: usize> From<[W; N]> for Executable {
     fn from(words: [W; N]) -> Self {
-        Self(words.into_iter().map(Into::into).collect())
+        Self::of(words.into_iter().map(Into::into).collect())
     }
 }
 

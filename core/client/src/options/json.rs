@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kimi_agent_policy::Policy;
 use kimi_agent_protocol::budget::parse_budget;
 use kimi_agent_protocol::options::{Kind, LONGEST, OPTIONS, OptionInfo, find};
 use kimi_agent_protocol::output::parse_output;
@@ -17,6 +16,7 @@ use crate::error::invalid_option;
 use crate::handler::Responder;
 use crate::local::{Files, Terminals, files, terminals};
 use crate::naming::Naming;
+use crate::session::policy::Policy;
 use crate::{Budget, Error, Output, Result};
 
 /// Reads the options of a session. Null is the default. Tools, hooks and handlers are set afterwards; the JSON can only
@@ -224,13 +224,18 @@ impl Field<'_> {
         }
     }
 
+    #[cfg(feature = "policy")]
     fn policy(&self, value: &Value) -> Result<Policy> {
-        let read = match value {
+        match value {
             Value::String(name) => Policy::named(name),
             Value::Object(_) => Policy::from_value(value),
-            other => return Err(self.expected(Kind::Policy, other)),
-        };
-        read.map_err(|error| self.wrong(error.to_string()))
+            other => Err(self.expected(Kind::Policy, other)),
+        }
+    }
+
+    #[cfg(not(feature = "policy"))]
+    fn policy(&self, _: &Value) -> Result<Policy> {
+        Err(self.wrong("the program was built without the feature `policy` of the crate; enable it"))
     }
 
     fn manual(&self, value: &Value) -> Result<()> {

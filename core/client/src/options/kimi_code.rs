@@ -102,7 +102,7 @@ impl SessionOptions {
             env,
             current_dir,
             private: PrivateFiles::default(),
-            server: Some(Server { secret: secret.to_owned(), start_timeout: self.handshake_timeout }),
+            server: Some(Server { secret: secret.to_owned() }),
             is_gateway: true,
         })
     }

@@ -23,12 +23,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use kimi_agent_policy::Policy;
 use kimi_agent_protocol::options as declared;
 use serde_json::Value;
 
 use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, ServiceHandlers, StderrHandler};
 use crate::recording::{RecordingFile, Replayed, Used};
+use crate::session::policy::Policy;
 use crate::telemetry::TelemetryOptions;
 use crate::{Budget, ExternalTool, Hook, Output};
 pub(crate) use setting::Setting;
@@ -41,11 +41,13 @@ pub(crate) use content::check_content;
 pub use content_json::parse_content;
 pub use dialect::Dialect;
 pub use executable::Executable;
+#[cfg(feature = "batch")]
 pub(crate) use json::unknown;
 pub use json::{check_names, close_timeout, session_options, wrong_type};
 pub use prompt::check_prompt_names;
 pub use prompt::{PromptOptions, prompt_options};
 pub use spec::{HookSpec, ToolSpec, parse_hook, parse_tool};
+#[cfg(feature = "batch")]
 pub(crate) use value::duration_problem;
 pub use value::{kind_of, too_deep};
 

@@ -25,9 +25,11 @@ use crate::error::Result;
 use crate::options::{SessionOptions, Setting};
 pub(crate) use file::{RecordingFile, Used};
 pub(crate) use replayed::Replayed;
+pub(crate) use tape::Opening;
 #[cfg(feature = "testing")]
 pub(crate) use tape::add_cassette;
-pub(crate) use tape::{Opening, is_cassette};
+#[cfg(feature = "batch")]
+pub(crate) use tape::is_cassette;
 use writer::{Job, Message};
 
 /// The environment variable with the path of recordings.

@@ -79,6 +79,7 @@ pub(crate) fn add_cassette(path: &Path) {
 }
 
 /// Returns whether this program records a cassette to this path.
+#[cfg(feature = "batch")]
 pub(crate) fn is_cassette(path: &Path) -> bool {
     lock(&TAPES).contains_key(path)
 }

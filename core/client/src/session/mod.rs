@@ -7,9 +7,10 @@ mod live;
 mod one_shot;
 mod open;
 mod output;
-mod policy;
+pub(crate) mod policy;
 mod processes;
 mod turn;
+mod turn_streams;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use std::time::Duration;
 
 pub use agent::Agent;
 pub use one_shot::prompt;
-pub use turn::TurnInner;
-pub use turn::{Replay, Step, Steps, TextStream, Turn};
+pub use turn::{Turn, TurnInner};
+pub use turn_streams::{Replay, Step, Steps, TextStream};
 pub use {live::LIVE, one_shot::one_shot_on};
 
 use crate::answers::{Answers, Approval};
@@ -41,8 +42,9 @@ use link::Link;
 
 /// A conversation with an agent, which runs as a child process.
 ///
-/// One turn runs at a time. Dropping the session closes it in the background. [`Session::close`] also waits until the
-/// agent has exited. Both need the tokio runtime on which the session was started.
+/// One turn runs at a time. Dropping the session closes it in the background: a turn that runs is cancelled, and its [`Turn`]
+/// fails with [`Error::SessionClosed`](crate::Error::SessionClosed). [`Session::close`] also waits until the agent has exited.
+/// Both need the tokio runtime on which the session was started.
 ///
 /// ```
 /// # use kimi_agent::testing::scripted_agent;
@@ -530,6 +532,6 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.shared.begin_close();
+        self.shared.dropped();
     }
 }

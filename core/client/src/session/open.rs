@@ -300,12 +300,15 @@ impl SessionOptions {
         let yolo = self.yolo;
         let event_buffer_bytes = self.event_buffer_bytes;
         let replayed = self.replayed.take();
+        // A scripted agent reads its script when it starts.
+        let executable = self.executable.take();
         // Freed before the handshake: agents take long to start, and many sessions may be opening.
         drop(self);
         let (shared, pid) = processes.open_session(source, setup, event_buffer_bytes).await?;
         // The driver may have opened the session while the executable is still running with `--version`.
         let opening = Opening(Some(Arc::clone(&shared)));
         let mut handshake = await_handshake(handshake, &shared, command, yolo).await?;
+        drop(executable);
         if let Some(tools) = offered {
             handshake.external_tools = tools;
         }

@@ -1,21 +1,22 @@
-//! A turn: its events, one by one or by step, and its outcome.
+//! A turn: its events and its outcome. `turn_streams` has its other forms: text, and steps.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
 use super::link::Link;
+use super::turn_streams::{Steps, TextStream};
 use crate::answers::{Answers, Approval};
-use crate::connection::{ManualAnswer, PromptResult, RequestRef, StepTag};
+use crate::connection::{ManualAnswer, PromptResult, RequestRef};
 use crate::driver::event_channel::EventChannel;
 use crate::driver::turn_reader::TurnReader;
 use crate::driver::{Command, served_turn};
 use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::messages::{ApprovalRequest, Content, ContentPart, Event, QuestionRequest, TokenUsage};
+use crate::messages::{ApprovalRequest, Content, Event, QuestionRequest, TokenUsage};
 use crate::options::check_content;
 
 /// The state that all handles of one turn share. Dropping the last handle leaves the turn, which cancels it.
@@ -169,16 +170,43 @@ impl Drop for TurnInner {
 #[derive(Debug)]
 #[must_use = "dropping a turn cancels it"]
 pub struct Turn {
-    /// Dropped before `inner`, so that events which it has not returned count as discarded.
+    /// Dropped before `inner`, so that events which it has not returned count as discarded. Locked by [`TextStream`] only, which
+    /// borrows the turn for reading.
+    reader: Mutex<Reading>,
+    pub(super) inner: Arc<TurnInner>,
+}
+
+/// The reader of a turn's events.
+#[derive(Debug)]
+pub(super) struct Reading {
     reader: TurnReader,
-    inner: Arc<TurnInner>,
     /// Whether the error for a turn that is read by step was returned.
     is_refused: bool,
 }
 
+impl Reading {
+    pub(super) fn poll_event(&mut self, inner: &TurnInner, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
+        inner.note_used();
+        if let Err(error) = self.reader.start(false) {
+            // Returned once, so that a loop which continues after an error ends.
+            return Poll::Ready(if std::mem::replace(&mut self.is_refused, true) { None } else { Some(Err(error)) });
+        }
+        self.reader.poll_event(None, cx).map_ok(|event| *event)
+    }
+}
+
 impl Turn {
     pub(crate) fn new(inner: Arc<TurnInner>) -> Self {
-        Self { reader: TurnReader::new(Arc::clone(&inner.channel)), inner, is_refused: false }
+        let reading = Reading { reader: TurnReader::new(Arc::clone(&inner.channel)), is_refused: false };
+        Self { reader: Mutex::new(reading), inner }
+    }
+
+    pub(super) fn reader(&mut self) -> &mut TurnReader {
+        &mut self.reader.get_mut().unwrap_or_else(PoisonError::into_inner).reader
+    }
+
+    pub(super) fn reading(&self) -> MutexGuard<'_, Reading> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn into_inner(self) -> Arc<TurnInner> {
@@ -244,12 +272,8 @@ impl Turn {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        self.inner.note_used();
-        if let Err(error) = self.reader.start(false) {
-            // Returned once, so that a loop which continues after an error ends.
-            return Poll::Ready(if std::mem::replace(&mut self.is_refused, true) { None } else { Some(Err(error)) });
-        }
-        self.reader.poll_event(None, cx).map_ok(|event| *event)
+        let reading = self.reader.get_mut().unwrap_or_else(PoisonError::into_inner);
+        reading.poll_event(&self.inner, cx)
     }
 
     /// Reads the turn step by step. Each step is a stream of its events.
@@ -276,12 +300,13 @@ impl Turn {
     /// # Ok(()) }
     /// ```
     pub fn steps(&mut self) -> Steps<'_> {
-        self.reader.begin_steps();
-        Steps { turn: self, is_refused: false }
+        self.reader().begin_steps();
+        Steps::of(self)
     }
 
     /// Reads the answer's text, piece by piece, as plain strings: neither thoughts nor text of subagents. Reads the
-    /// turn by event, as [`Turn::next`] does. A turn that fails ends with one error.
+    /// turn by event, as [`Turn::next`] does. A turn that fails ends with one error. The stream borrows the turn for reading
+    /// only, so the loop can call [`Turn::cancel`], [`Turn::steer`] and [`Turn::usage`].
     ///
     /// ```
     /// # use kimi_agent::{Session, testing::scripted_agent};
@@ -289,7 +314,7 @@ impl Turn {
     /// # async fn main() -> kimi_agent::Result<()> {
     /// # let agent = scripted_agent(serde_json::json!([[{"think": "Hm."}, {"text": ["Hel", "lo"]}]]));
     /// # let session = Session::builder().executable(&agent).start().await?;
-    /// let mut turn = session.prompt("Say hello")?;
+    /// let turn = session.prompt("Say hello")?;
     /// let mut pieces = turn.text_stream();
     /// let mut answer = String::new();
     /// while let Some(piece) = pieces.next().await {
@@ -298,8 +323,8 @@ impl Turn {
     /// assert_eq!(answer, "Hello");
     /// # Ok(()) }
     /// ```
-    pub fn text_stream(&mut self) -> TextStream<'_> {
-        TextStream { turn: self }
+    pub fn text_stream(&self) -> TextStream<'_> {
+        TextStream::of(self)
     }
 
     /// Waits for the end of the turn and returns its outcome. May be called again.
@@ -328,12 +353,12 @@ impl Turn {
     /// would wait for each other; a task that the handler has spawned may wait.
     pub async fn result(&mut self) -> Result<PromptResult> {
         self.inner.channel.check_not_awaited_by(served_turn().as_ref())?;
-        self.reader.leave();
+        self.reader().leave();
         self.inner.result().await
     }
 
     /// Cancels the turn and waits until it has ended. Does nothing if it has ended already. Events that arrive
-    /// meanwhile are delivered if they fit into the buffer.
+    /// meanwhile are delivered if they fit into the buffer. A loop over [`Turn::text_stream`] can call it.
     ///
     /// # Errors
     /// [`Error::Timeout`] if the agent does not answer within `cancel_timeout`. The session is then closed.
@@ -416,252 +441,5 @@ impl Stream for Turn {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
         self.poll_event(cx)
-    }
-}
-
-/// The pieces of the answer's text; see [`Turn::text_stream`].
-///
-/// # Examples
-/// ```no_run
-/// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
-/// let mut pieces = turn.text_stream();
-/// while let Some(piece) = pieces.next().await {
-///     print!("{}", piece?);
-/// }
-/// # Ok(()) }
-/// ```
-#[derive(Debug)]
-pub struct TextStream<'a> {
-    turn: &'a mut Turn,
-}
-
-impl TextStream<'_> {
-    /// Returns the next piece, which is never empty. `None` after the last piece.
-    ///
-    /// # Errors
-    /// The errors of [`Turn::next`].
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
-    /// let mut pieces = turn.text_stream();
-    /// while let Some(piece) = pieces.next().await {
-    ///     print!("{}", piece?);
-    /// }
-    /// # Ok(()) }
-    /// ```
-    pub async fn next(&mut self) -> Option<Result<String>> {
-        std::future::poll_fn(|cx| self.poll_piece(cx)).await
-    }
-
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<String>>> {
-        loop {
-            match std::task::ready!(self.turn.poll_event(cx)) {
-                Some(Ok(Event::ContentPart(ContentPart::Text(part)))) if !part.text.is_empty() => {
-                    return Poll::Ready(Some(Ok(part.text)));
-                }
-                Some(Ok(_)) => {}
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => return Poll::Ready(None),
-            }
-        }
-    }
-}
-
-impl Stream for TextStream<'_> {
-    type Item = Result<String>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<String>>> {
-        self.poll_piece(cx)
-    }
-}
-
-/// The steps of a turn; see [`Turn::steps`].
-///
-/// # Examples
-/// ```no_run
-/// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
-/// let mut steps = turn.steps();
-/// while let Some(mut step) = steps.next().await {
-///     println!("step {}", step.n());
-///     while let Some(event) = step.next().await {
-///         println!("{}", event?.type_name());
-///     }
-/// }
-/// # Ok(()) }
-/// ```
-#[derive(Debug)]
-pub struct Steps<'a> {
-    turn: &'a mut Turn,
-    is_refused: bool,
-}
-
-impl Steps<'_> {
-    /// Returns the next step, and skips the unread events of the step before it. `None` after the last step.
-    ///
-    /// A failed turn ends with a step whose only event is the error.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
-    /// let mut steps = turn.steps();
-    /// let mut count = 0;
-    /// while steps.next().await.is_some() {
-    ///     count += 1;
-    /// }
-    /// # Ok(()) }
-    /// ```
-    pub async fn next(&mut self) -> Option<Step<'_>> {
-        if self.is_refused {
-            return None;
-        }
-        self.turn.inner.note_used();
-        let step = match self.turn.reader.start(true) {
-            Ok(()) => std::future::poll_fn(|cx| self.turn.reader.poll_step(cx)).await?,
-            Err(error) => {
-                self.is_refused = true;
-                Err(error)
-            }
-        };
-        Some(match step {
-            Ok(tag) => Step { turn: self.turn, tag, failure: None },
-            Err(error) => {
-                let tag = self.turn.reader.step().unwrap_or_default();
-                Step { turn: self.turn, tag, failure: Some(error) }
-            }
-        })
-    }
-}
-
-/// One step of a turn: a call of the model, and the tools that the model called. It is a stream of the step's events.
-///
-/// # Examples
-/// ```no_run
-/// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
-/// let mut steps = turn.steps();
-/// while let Some(mut step) = steps.next().await {
-///     println!("step {}", step.n());
-///     while let Some(event) = step.next().await {
-///         println!("{}", event?.type_name());
-///     }
-/// }
-/// # Ok(()) }
-/// ```
-#[derive(Debug)]
-pub struct Step<'a> {
-    turn: &'a mut Turn,
-    tag: StepTag,
-    failure: Option<Error>,
-}
-
-impl Step<'_> {
-    /// Returns the agent's number for the step, from 1.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
-    /// if let Some(step) = turn.steps().next().await {
-    ///     println!("step {}", step.n());
-    /// }
-    /// # Ok(()) }
-    /// ```
-    pub fn n(&self) -> i64 {
-        self.tag.n
-    }
-
-    /// Returns the next event of the step. `None` after the last event.
-    ///
-    /// # Errors
-    /// The errors of [`Turn::next`].
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
-    /// let mut steps = turn.steps();
-    /// while let Some(mut step) = steps.next().await {
-    ///     println!("step {}", step.n());
-    ///     while let Some(event) = step.next().await {
-    ///         println!("{}", event?.type_name());
-    ///     }
-    /// }
-    /// # Ok(()) }
-    /// ```
-    pub async fn next(&mut self) -> Option<Result<Event>> {
-        std::future::poll_fn(|cx| self.poll_event(cx)).await
-    }
-
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        if let Some(error) = self.failure.take() {
-            return Poll::Ready(Some(Err(error)));
-        }
-        self.turn.reader.poll_event(Some(self.tag.index), cx).map_ok(|event| *event)
-    }
-}
-
-impl Stream for Step<'_> {
-    type Item = Result<Event>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        self.poll_event(cx)
-    }
-}
-
-/// The earlier events of a session; see [`Session::replay`](crate::Session::replay).
-///
-/// # Examples
-/// ```no_run
-/// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
-/// let mut replay = session.replay();
-/// while let Some(event) = replay.next().await {
-///     println!("{}", event?.type_name());
-/// }
-/// # Ok(()) }
-/// ```
-#[derive(Debug)]
-pub struct Replay {
-    reader: TurnReader,
-    pub(crate) channel: Arc<EventChannel>,
-}
-
-impl Replay {
-    pub(crate) fn new(channel: Arc<EventChannel>) -> Self {
-        Self { reader: TurnReader::new(Arc::clone(&channel)), channel }
-    }
-
-    /// Returns the next event. `None` after the last event.
-    ///
-    /// # Errors
-    /// Once, at the end: [`Error::Unsupported`] if the agent cannot replay messages, `TurnInProgress` while a turn runs,
-    /// [`Error::Timeout`] if the agent sends nothing for `handshake_timeout`, or the error that ended the session.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
-    /// let mut replay = session.replay();
-    /// while let Some(event) = replay.next().await {
-    ///     println!("{}", event?.type_name());
-    /// }
-    /// # Ok(()) }
-    /// ```
-    pub async fn next(&mut self) -> Option<Result<Event>> {
-        std::future::poll_fn(|cx| self.poll_event(cx)).await
-    }
-
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        self.reader.poll_event(None, cx).map_ok(|event| *event)
-    }
-}
-
-impl Stream for Replay {
-    type Item = Result<Event>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        self.poll_event(cx)
-    }
-}
-
-impl Drop for Replay {
-    fn drop(&mut self) {
-        self.channel.events.discard_all();
     }
 }

@@ -65,6 +65,7 @@ pub(crate) struct TelemetryOptions {
 
 impl TelemetryOptions {
     /// Makes the current context the parent of all turns.
+    #[cfg(feature = "batch")]
     pub(crate) fn in_current(mut self) -> Self {
         self.host = self.host.in_current();
         self

@@ -12,7 +12,7 @@ use kimi_agent_protocol::recording::Recording;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{ReplayMode, replayed_agent};
+use super::{ReplayMode, replayed};
 use crate::error::{Error, invalid_option};
 use crate::recording::{add_cassette, is_folder};
 use crate::{AgentOptions, Executable, Result, SessionOptions};
@@ -141,11 +141,12 @@ impl Cassette {
     /// assert!(Cassette::new("tests/greeting.jsonl").path().ends_with("tests/greeting.jsonl"));
     /// ```
     pub fn new(name: impl AsRef<Path>) -> Self {
+        std::hint::black_box(kimi_agent_entry::request());
         Self { path: file_of(name.as_ref()), executable: None, mode: None, verify: true }
     }
 
     /// Sets the agent to record with. The default is that of [`SessionOptions::executable`]. An agent that plays the
-    /// recording replaces it later.
+    /// recording replaces it later. The cassette owns a scripted agent that it is given.
     ///
     /// ```
     /// let cassette = kimi_agent::testing::Cassette::new("greeting").executable("/opt/kimi/bin/kimi");
@@ -233,7 +234,7 @@ impl Cassette {
     pub fn options(&self) -> Result<SessionOptions> {
         if !self.request().open()? {
             let mode = if self.verify { ReplayMode::Verify } else { ReplayMode::Replay };
-            return Ok(SessionOptions::new().executable(replayed_agent(&self.path).mode(mode)));
+            return Ok(SessionOptions::new().executable(replayed(&self.path).mode(mode)));
         }
         let options = SessionOptions::new().record(&self.path);
         Ok(match &self.executable {

@@ -26,18 +26,18 @@
 pub(crate) mod cassette;
 
 use std::ffi::OsString;
+use std::hint::black_box;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::Executable;
 use crate::error::invalid_option;
 use crate::private::PrivateDir;
+use kimi_agent_entry as entry;
 use serde_json::Value;
 
 pub use cassette::{Cassette, CassetteMode};
-
-/// With this as its first argument, a program that links this crate becomes the scripted agent.
-const FLAG: &str = "--kimi-scripted-agent";
 
 /// A script for the scripted agent: JSON, or the path of a JSON file.
 ///
@@ -128,7 +128,8 @@ pub struct ReplayedAgent {
 
 /// Makes an agent that plays a recording, which the option
 /// [`record`](crate::SessionOptions::record) wrote. It needs no model, no key and no network, and is this program,
-/// started again, like the [`scripted_agent`].
+/// started again, like the [`scripted_agent`]: a program with this call becomes the agent before its `main` runs if its first
+/// argument is `--kimi-scripted-agent`.
 ///
 /// The agent sends each recorded message as soon as the calls and answers have come that the recording has before it.
 /// The place of a cancel and of a steer may differ. The protocol is that of the recording, so `dialect` can be left
@@ -157,7 +158,12 @@ pub struct ReplayedAgent {
 /// # Ok(()) }
 /// ```
 pub fn replayed_agent(path: impl AsRef<Path>) -> ReplayedAgent {
-    let path = path.as_ref();
+    black_box(entry::request());
+    replayed(path.as_ref())
+}
+
+/// Makes an agent that plays a recording, for a caller that has asked for the entry.
+fn replayed(path: &Path) -> ReplayedAgent {
     let mut command = program();
     command.push("--play-recording".into());
     command.push(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).into_os_string());
@@ -240,28 +246,33 @@ impl From<&ReplayedAgent> for Vec<OsString> {
     }
 }
 
-/// The scripted agent with a script. Pass a reference to it as the option `executable`.
+/// The scripted agent with a script. Pass it, or a reference to it, as the option `executable`.
 ///
-/// It owns the file of the script, which is deleted with it: keep it until the last session that uses it has started.
-/// If this program is killed, a later program deletes the file.
+/// It owns the file of the script, together with its clones and with all options and cassettes that have it as their
+/// executable. The file is deleted with the last of them. The command as a list of words does not own it. If this program is
+/// killed, a later program deletes the file.
 ///
 /// ```
 /// let agent = kimi_agent::testing::scripted_agent(r#"[[{"text": "hi"}]]"#);
 /// let command: &[std::ffi::OsString] = &agent;
 /// assert!(std::path::Path::new(command.last().unwrap()).exists());
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ScriptedAgent {
     command: Vec<OsString>,
-    _script: Option<PrivateDir>,
+    script: Option<Arc<PrivateDir>>,
 }
 
 /// Makes a scripted agent with this script.
 ///
-/// The agent is this program, started again: a program that links this crate becomes the scripted agent before its
-/// `main` runs if its first argument is `--kimi-scripted-agent`. This works for binaries, examples, tests and doctests
-/// on Linux, macOS and Windows. On other systems, and if `$KIMI_SCRIPTED_AGENT` is set, the program of that variable is
-/// used, or `kimi-scripted-agent`, which `cargo install kimi-agent-testing` installs.
+/// The agent is this program, started again. A program that contains a call of this function, of [`replayed_agent`] or of
+/// [`Cassette::new`] becomes the scripted agent before its `main` runs if its first argument is `--kimi-scripted-agent`. A
+/// program without such a call does not, even if it has the feature `testing`. So keep the calls in tests, or start
+/// [`run_scripted_agent`] yourself.
+///
+/// This works for binaries, examples, tests and doctests on Linux, macOS and Windows. On other systems, and if
+/// `$KIMI_SCRIPTED_AGENT` is set, the program of that variable is used, or `kimi-scripted-agent`, which
+/// `cargo install kimi-agent-testing` installs.
 ///
 /// An invalid script fails the session: the agent writes the problem and its place to stderr. See also
 /// [`Script::check`].
@@ -280,18 +291,23 @@ pub struct ScriptedAgent {
 /// # }
 /// ```
 pub fn scripted_agent(script: impl Into<Script>) -> ScriptedAgent {
-    let (dir, path) = match script.into() {
+    black_box(entry::request());
+    scripted(script.into())
+}
+
+fn scripted(script: Script) -> ScriptedAgent {
+    let (dir, path) = match script {
         Script::File(path) => (None, std::path::absolute(&path).unwrap_or(path)),
         Script::Json(json) => {
             let mut dir = PrivateDir::new().expect("a temporary folder for the script can be made");
             let path =
                 dir.write("script.json", json.as_bytes()).expect("a temporary file for the script can be written");
-            (Some(dir), path)
+            (Some(Arc::new(dir)), path)
         }
     };
     let mut command = program();
     command.push(path.into_os_string());
-    ScriptedAgent { command, _script: dir }
+    ScriptedAgent { command, script: dir }
 }
 
 fn program() -> Vec<OsString> {
@@ -299,10 +315,7 @@ fn program() -> Vec<OsString> {
         return vec![program];
     }
     match std::env::current_exe() {
-        Ok(this) if before_main::WORKS => {
-            before_main::keep();
-            vec![this.into_os_string(), FLAG.into()]
-        }
+        Ok(this) if entry::WORKS => vec![this.into_os_string(), kimi_agent_testing::scripted::FLAG.into()],
         _ => vec!["kimi-scripted-agent".into()],
     }
 }
@@ -317,7 +330,13 @@ impl Deref for ScriptedAgent {
 
 impl From<&ScriptedAgent> for Executable {
     fn from(agent: &ScriptedAgent) -> Self {
-        agent.command.clone().into()
+        agent.clone().into()
+    }
+}
+
+impl From<ScriptedAgent> for Executable {
+    fn from(agent: ScriptedAgent) -> Self {
+        Self::with_file(agent.command, agent.script)
     }
 }
 
@@ -340,50 +359,4 @@ impl From<&ScriptedAgent> for Vec<OsString> {
 /// ```
 pub fn run_scripted_agent(args: impl IntoIterator<Item = OsString>) -> i32 {
     kimi_agent_testing::scripted::main(args)
-}
-
-/// A function that the system runs before `main`, in every program that links this crate.
-#[cfg(any(target_os = "linux", target_os = "macos", windows))]
-mod before_main {
-    use std::ffi::OsString;
-
-    pub(super) const WORKS: bool = true;
-
-    #[used]
-    #[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
-    #[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__mod_init_func,mod_init_funcs"))]
-    #[cfg_attr(windows, unsafe(link_section = ".CRT$XCU"))]
-    static BEFORE_MAIN: extern "C" fn() = become_the_agent;
-
-    extern "C" fn become_the_agent() {
-        let mut args = arguments().into_iter().skip(1);
-        if args.next().is_some_and(|first| first == super::FLAG) {
-            std::process::exit(super::run_scripted_agent(args));
-        }
-    }
-
-    /// Makes the linker keep the function in programs that use it.
-    pub(super) fn keep() {
-        std::hint::black_box(&BEFORE_MAIN);
-    }
-
-    /// Some libc versions do not pass the arguments this early.
-    fn arguments() -> Vec<OsString> {
-        let args: Vec<OsString> = std::env::args_os().collect();
-        #[cfg(target_os = "linux")]
-        if args.is_empty() {
-            use std::os::unix::ffi::OsStringExt;
-            let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-            let words = line.strip_suffix(b"\0").unwrap_or(&line).split(|byte| *byte == 0);
-            return words.map(|word| OsString::from_vec(word.to_vec())).collect();
-        }
-        args
-    }
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
-mod before_main {
-    pub(super) const WORKS: bool = false;
-
-    pub(super) fn keep() {}
 }

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -31,8 +30,6 @@ pub(crate) struct Launch {
 #[cfg_attr(not(feature = "kimi-web"), allow(dead_code, reason = "only the gateway reads it"))]
 pub(crate) struct Server {
     pub(crate) secret: String,
-    /// How long it may take to be ready.
-    pub(crate) start_timeout: Duration,
 }
 
 /// Files that only this user can read, removed on drop.

@@ -39,7 +39,7 @@ async fn recorded(folder: &tempfile::TempDir, script: Value) -> PathBuf {
         .await
         .unwrap();
     session.prompt("Go").unwrap().result().await.unwrap();
-    let mut turn = session.prompt("Work").unwrap();
+    let turn = session.prompt("Work").unwrap();
     turn.text_stream().next().await.unwrap().unwrap();
     turn.cancel().await.unwrap();
     session.close().await.unwrap();

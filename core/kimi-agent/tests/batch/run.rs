@@ -391,3 +391,20 @@ async fn panic_of_progress_is_contained() {
     let results = all(run_batch(["a", "b"], options.on_progress(|_| panic!("no terminal")))).await;
     assert!(results.iter().all(|result| result.status == JobStatus::Finished));
 }
+
+#[tokio::test]
+async fn job_has_agent_of_its_own_and_owns_it() {
+    let (options, _agent) = with(json!([[{"text": "of the batch"}]]));
+    let own = Job::new("a").option("executable", scripted_agent(json!([[{"text": "of the job"}]])));
+    let results = all(run_batch([own, Job::new("b")], options.retry(1))).await;
+    assert_eq!(texts(&results), ["of the job", "of the batch"]);
+}
+
+#[tokio::test]
+async fn number_of_attempts_is_retry() {
+    let script = json!([[{"error": {"code": -32003, "message": "overloaded"}}]]);
+    let (options, _agent) = with(script);
+    assert_eq!(all(run_batch(["a"], options.clone().retry(1))).await[0].attempts, 1);
+    assert_eq!(options.retry(0).validate().unwrap_err().code(), "invalid_option");
+    assert_eq!(Retry::from(3), Retry::new());
+}

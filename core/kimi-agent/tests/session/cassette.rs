@@ -292,3 +292,11 @@ async fn stub_replaces_results_over_acp() {
         assert_eq!(tool_calls(with_tool(value).executable(agent), "another prompt").await, [expected]);
     }
 }
+
+#[tokio::test]
+async fn cassette_in_variable_owns_script() {
+    let folder = tempfile::tempdir().unwrap();
+    let cassette = Cassette::new(folder.path().join("sum.jsonl")).mode(CassetteMode::All);
+    let cassette = cassette.executable(scripted_agent(json!([[{"text": "4"}]])));
+    assert_eq!(ask(cassette.options().unwrap(), "2 + 2?").await.unwrap(), "4");
+}

@@ -89,6 +89,18 @@ async fn dropped_session_leaves_nothing() {
     let mut turn = session.prompt("go").unwrap();
     until(&mut turn, "ContentPart").await;
     drop(session);
+    assert_eq!(turn.result().await.unwrap_err().code(), "session_closed");
+    gone(&agent).await;
+}
+
+#[tokio::test]
+async fn turn_cancelled_by_program_stays_cancelled_without_session() {
+    let (options, agent) = with(json!([[{"text": "a"}, {"wait_cancel": true}]]));
+    let session = options.start().await.unwrap();
+    let mut turn = session.prompt("go").unwrap();
+    until(&mut turn, "ContentPart").await;
+    turn.cancel().await.unwrap();
+    drop(session);
     assert_eq!(turn.result().await.unwrap().status.as_str(), "cancelled");
     gone(&agent).await;
 }

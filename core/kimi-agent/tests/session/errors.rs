@@ -35,6 +35,17 @@ async fn agent_of_other_protocol_is_handshake_error() {
     assert!(error.to_string().contains("set `dialect` to \"auto\" if it speaks Wire"), "{error}");
 }
 
+#[cfg(all(unix, feature = "kimi-web"))]
+#[tokio::test]
+async fn server_that_is_not_ready_has_one_error() {
+    let options = shell("exec sleep 600").dialect(kimi_agent::Dialect::KimiWeb);
+    let error = failure(options.handshake_timeout(Duration::from_millis(100))).await;
+    assert_eq!(error.code(), "timeout");
+    let (begin, hint) =
+        ("the agent did not answer the handshake within 100ms", "check that `executable` names Kimi Code");
+    assert!(error.to_string().starts_with(begin) && error.to_string().contains(hint), "{error}");
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn non_executable_file_is_spawn_error() {

@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex};
 
-use kimi_agent::wire::{ContentPart, ToolReturnValue};
-use kimi_agent::{Answers, Approval, AsJson, ExternalTool, Hook, HookDecision};
+use kimi_agent::wire::{ApprovalRequest, ContentPart, ToolCallInfo, ToolReturnValue};
+use kimi_agent::{Answers, Approval, AsJson, ExternalTool, HandlerError, Hook, HookDecision};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -157,7 +157,7 @@ async fn typed_tools_convert_arguments_and_results() {
     assert_eq!(session.external_tools().accepted, ["buy", "say", "fail", "show"]);
     let expected = [
         r#"{"total":6}"#,
-        "true invalid arguments: count: invalid type: string \"two\", expected u32",
+        "true invalid arguments: missing properties 'item'; count: want integer, but got string",
         r#"got {"a":1}"#,
         "true out of tea",
         "a note",
@@ -166,6 +166,18 @@ async fn typed_tools_convert_arguments_and_results() {
     for text in expected {
         assert_eq!(session.prompt("go").unwrap().result().await.unwrap().text, text);
     }
+}
+
+#[tokio::test]
+async fn handlers_are_tested_with_requests_of_their_own() {
+    async fn decide(request: ApprovalRequest) -> Result<Approval, HandlerError> {
+        let command = request.tool_call.get().and_then(|call| call.arguments.as_ref()?.get("command")?.as_str());
+        Ok(if command == Some("ls") { Approval::Approve } else { Approval::reject(request.description) })
+    }
+    let mut request = ApprovalRequest::new("Shell", "run command", "Run `ls`");
+    assert_eq!(decide(request.clone()).await.unwrap(), Approval::reject("Run `ls`"));
+    request.tool_call = ToolCallInfo::new("Shell", json!({"command": "ls"})).into();
+    assert_eq!(decide(request).await.unwrap(), Approval::Approve);
 }
 
 #[tokio::test]

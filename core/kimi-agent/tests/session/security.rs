@@ -363,7 +363,7 @@ async fn paths_from_agent_are_not_opened() {
         {"event": {"type": "ContentPart", "payload": {"type": "image_url", "image_url": {"url": format!("file://{path}")}}}},
         {"text": "fine"},
     ]]);
-    let session = Session::builder().executable(&scripted_agent(script)).start().await.unwrap();
+    let session = Session::builder().executable(scripted_agent(script)).start().await.unwrap();
     let before = std::fs::metadata(&victim).unwrap();
     let mut turn = session.prompt("hi").unwrap();
     let mut told = Vec::new();

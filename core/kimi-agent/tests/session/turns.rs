@@ -232,6 +232,20 @@ async fn steer_reaches_turn_and_only_running_one() {
 }
 
 #[tokio::test]
+async fn loop_over_text_can_cancel_turn() {
+    let (_session, mut turn) = running(json!([{"text": ["a", "b"]}, {"wait_cancel": true}])).await;
+    let mut text = String::new();
+    let mut pieces = turn.text_stream();
+    while let Some(piece) = pieces.next().await {
+        text.push_str(&piece.unwrap());
+        if text == "ab" {
+            turn.cancel().await.unwrap();
+        }
+    }
+    assert_eq!((&*text, turn.result().await.unwrap().status.as_str()), ("ab", "cancelled"));
+}
+
+#[tokio::test]
 async fn plan_mode_change_is_reported() {
     let (outside, events) = std::sync::mpsc::channel();
     let (options, _agent) = with(json!([]));

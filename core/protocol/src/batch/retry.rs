@@ -35,6 +35,13 @@ impl Default for Retry {
     }
 }
 
+/// A number of attempts, with the delays of the default.
+impl From<u32> for Retry {
+    fn from(attempts: u32) -> Self {
+        Self::new().attempts(attempts)
+    }
+}
+
 impl Retry {
     /// Makes the default: 3 attempts, with delays of up to 1 second and up to 2 seconds between them.
     ///

@@ -57,6 +57,11 @@ impl OutputPlan {
         ToolOffer { name: self.spec.name.clone(), description, parameters }
     }
 
+    /// Returns the first violations of a value, with their texts shortened. None for a value that matches the schema.
+    pub fn violations(&self, value: &Value) -> Vec<OutputError> {
+        limited(self.schema.check(value, &mut Work::default())).0
+    }
+
     /// Returns the value in the arguments of a call.
     ///
     /// # Errors

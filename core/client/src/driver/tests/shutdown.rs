@@ -175,7 +175,7 @@ async fn dropped_session_closes_in_background() {
     agent.answer("cancel", json!({})).await;
     agent.answer("prompt", json!({"status": "cancelled"})).await;
     assert_eq!(agent.read().await, Value::Null);
-    assert_eq!(turn.result().await.expect("an outcome").status.as_str(), "cancelled");
+    assert_eq!(turn.result().await.unwrap_err().code(), "session_closed");
     assert_eq!(turn.steer("more").await.unwrap_err().code(), "session_closed");
 }
 

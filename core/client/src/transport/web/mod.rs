@@ -44,8 +44,6 @@ const PIPE_BYTES: usize = 64 << 10;
 /// The deadlines and limits for a server.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
-    /// How long the server may take to print its port and to accept the WebSocket.
-    pub(super) start: Duration,
     /// How long an attempt to connect the WebSocket may take.
     pub(super) connect: Duration,
     /// How long a broken WebSocket may stay disconnected.
@@ -60,10 +58,9 @@ pub(super) struct Limits {
     pub(super) unread: usize,
 }
 
-impl Limits {
-    fn new(start: Duration) -> Self {
+impl Default for Limits {
+    fn default() -> Self {
         Self {
-            start,
             connect: Duration::from_secs(10),
             reconnect: Duration::from_secs(30),
             silence: Duration::from_secs(3),
@@ -92,7 +89,7 @@ impl Target {
 
 /// Puts the gateway between the driver and a server that was started. The driver may write before the server is ready.
 pub(super) fn connect(server: &Server, started: Transport) -> Transport {
-    connect_with(server, started, Limits::new(server.start_timeout))
+    connect_with(server, started, Limits::default())
 }
 
 fn connect_with(server: &Server, started: Transport, limits: Limits) -> Transport {
@@ -135,10 +132,11 @@ impl Gateway {
             let Some(port) = port else { return Ok(None) };
             let target = Target::new(port, &secret)?;
             let socket = socket::Socket::first(&target, &limits).await?;
-            Ok(Some((target, socket)))
+            Ok::<_, Error>(Some((target, socket)))
         };
+        // Without a limit of its own: the handshake of each session has one, and the last of them ends the process.
         let started = tokio::select! {
-            started = tokio::time::timeout(limits.start, start) => started.unwrap_or_else(|_| Err(too_slow(&limits))),
+            started = start => started,
             () = process::ended(&mut stage) => return Ok(()),
         };
         let Some((target, socket)) = started? else {
@@ -164,11 +162,4 @@ async fn read_some<const N: usize>(
     mut take: impl FnMut(&[u8]),
 ) -> io::Result<usize> {
     poll_fn(|cx| poll_read_some::<N>(reader, &mut take, cx)).await
-}
-
-fn too_slow(limits: &Limits) -> Error {
-    Error::Timeout(format!(
-        "the agent's server was not ready within {:?}; check that `executable` names Kimi Code, or raise `handshake_timeout`",
-        limits.start
-    ).into())
 }

@@ -109,7 +109,7 @@ fn hello() -> Value {
 }
 
 fn limits() -> Limits {
-    Limits { reconnect: Duration::from_secs(20), ..Limits::new(Duration::from_secs(60)) }
+    Limits { reconnect: Duration::from_secs(20), ..Limits::default() }
 }
 
 /// The driver's end of a gateway, and the process behind it.
@@ -123,7 +123,7 @@ struct Driver {
 impl Driver {
     fn start(limits: Limits) -> Self {
         let (started, agent) = memory::pair(1 << 16);
-        let server = Server { secret: SECRET.to_owned(), start_timeout: limits.start };
+        let server = Server { secret: SECRET.to_owned() };
         let Transport { reader, writer, process } = connect_with(&server, started, limits);
         Self { lines: BufReader::new(reader), writer: Some(writer), process, agent }
     }
@@ -350,18 +350,11 @@ async fn server_of_another_version_is_refused() {
 async fn rejected_secret_fails_connect() {
     let fake = Fake::start(hello()).await;
     let (started, mut agent) = memory::pair(1 << 16);
-    let server = Server { secret: "other".to_owned(), start_timeout: Duration::from_secs(60) };
+    let server = Server { secret: "other".to_owned() };
     let Transport { mut reader, writer: _writer, process: _process } = connect_with(&server, started, limits());
     agent.writer.write_all(format!("http://127.0.0.1:{}/\n", fake.port).as_bytes()).await.unwrap();
     let error = reader.read_to_end(&mut Vec::new()).await.unwrap_err().to_string();
     assert!(error.contains("HTTP status 401") && !error.contains("other"), "{error}");
-}
-
-#[tokio::test]
-async fn server_not_ready_in_time_is_timeout() {
-    let mut driver = Driver::start(Limits { start: Duration::from_millis(50), ..limits() });
-    assert_eq!(driver.reason().await.code(), "timeout");
-    driver.until_interrupted().await;
 }
 
 #[tokio::test]

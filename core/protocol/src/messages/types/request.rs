@@ -140,6 +140,150 @@ message! {
     }
 }
 
+/// Constructors for unit tests of handlers. Other fields are public: set them afterwards.
+impl ApprovalRequest {
+    /// Makes a request of a tool that wants to do an action, described for the user. A handler that looks at the tool call
+    /// needs `tool_call`, too.
+    ///
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::wire::{ApprovalRequest, ToolCallInfo};
+    /// let mut request = ApprovalRequest::new("Shell", "run command", "Run `git status`");
+    /// request.tool_call = ToolCallInfo::new("Shell", serde_json::json!({"command": "git status"})).into();
+    /// assert_eq!(request.tool_call.get().unwrap().name, request.sender);
+    /// ```
+    pub fn new(sender: impl Into<String>, action: impl Into<String>, description: impl Into<String>) -> Self {
+        Self {
+            id: "request-1".to_owned(),
+            tool_call_id: "call-1".to_owned(),
+            sender: sender.into(),
+            action: action.into(),
+            description: description.into(),
+            source_kind: None,
+            source_id: None,
+            agent_id: None,
+            subagent_type: None,
+            source_description: None,
+            display: Vec::new(),
+            extra: Default::default(),
+            tool_call: Default::default(),
+        }
+    }
+}
+
+impl QuestionRequest {
+    /// Makes a request with these questions.
+    ///
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::wire::{Question, QuestionRequest};
+    /// let request = QuestionRequest::new([Question::new("Which database?", ["PostgreSQL", "SQLite"])]);
+    /// assert_eq!(request.questions[0].options[1].label, "SQLite");
+    /// ```
+    pub fn new(questions: impl IntoIterator<Item = Question>) -> Self {
+        Self {
+            id: "request-1".to_owned(),
+            tool_call_id: "call-1".to_owned(),
+            questions: questions.into_iter().collect(),
+            extra: Default::default(),
+        }
+    }
+}
+
+impl Question {
+    /// Makes a question with the labels of its options.
+    ///
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// let question = kimi_agent::wire::Question::new("Which database?", ["PostgreSQL", "SQLite"]);
+    /// assert_eq!(question.options.len(), 2);
+    /// ```
+    pub fn new<L: Into<String>>(question: impl Into<String>, options: impl IntoIterator<Item = L>) -> Self {
+        let option = |label: L| QuestionOption { label: label.into(), description: None, extra: Default::default() };
+        Self {
+            question: question.into(),
+            header: None,
+            options: options.into_iter().map(option).collect(),
+            multi_select: None,
+            body: None,
+            other_label: None,
+            other_description: None,
+            extra: Default::default(),
+        }
+    }
+}
+
+impl HookRequest {
+    /// Makes a request for a hook on this event, with its target, for example the name of a tool.
+    ///
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// let request = kimi_agent::wire::HookRequest::new("PreToolUse", "Shell");
+    /// assert_eq!(request.target.as_deref(), Some("Shell"));
+    /// ```
+    pub fn new(event: impl Into<String>, target: impl Into<String>) -> Self {
+        Self {
+            id: "request-1".to_owned(),
+            subscription_id: "hook-1".to_owned(),
+            event: event.into(),
+            target: Some(target.into()),
+            input_data: None,
+            extra: Default::default(),
+        }
+    }
+}
+
+impl ReadFileRequest {
+    /// Makes a request for the whole file with this absolute path.
+    ///
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// let request = kimi_agent::wire::ReadFileRequest::new("/src/main.rs");
+    /// assert_eq!(request.line, None);
+    /// ```
+    pub fn new(path: impl Into<String>) -> Self {
+        Self { id: "request-1".to_owned(), path: path.into(), line: None, limit: None, extra: Default::default() }
+    }
+}
+
+impl WriteFileRequest {
+    /// Makes a request to write this content to the file with this absolute path.
+    ///
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// let request = kimi_agent::wire::WriteFileRequest::new("/src/main.rs", "fn main() {}\n");
+    /// assert_eq!(request.content.len(), 13);
+    /// ```
+    pub fn new(path: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { id: "request-1".to_owned(), path: path.into(), content: content.into(), extra: Default::default() }
+    }
+}
+
+impl TerminalRequest {
+    /// Makes a request to run a program with these arguments in this directory.
+    ///
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// let request = kimi_agent::wire::TerminalRequest::new("sh", ["-c", "ls"], "/src");
+    /// assert_eq!(request.args, ["-c", "ls"]);
+    /// ```
+    pub fn new<A: Into<String>>(
+        command: impl Into<String>,
+        args: impl IntoIterator<Item = A>,
+        cwd: impl Into<String>,
+    ) -> Self {
+        Self {
+            id: "request-1".to_owned(),
+            command: command.into(),
+            args: args.into_iter().map(Into::into).collect(),
+            env: Map::new(),
+            cwd: cwd.into(),
+            output_byte_limit: None,
+            extra: Default::default(),
+        }
+    }
+}
+
 impl TerminalResult {
     /// The outcome of a command with this output and exit code.
     ///

@@ -95,6 +95,24 @@ string_enum! {
     }
 }
 
+impl ToolCallInfo {
+    /// Makes a tool call with these arguments, for unit tests of handlers and policies. Arguments that are not an object are left
+    /// out.
+    ///
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// let call = kimi_agent::wire::ToolCallInfo::new("Shell", serde_json::json!({"command": "git status"}));
+    /// assert_eq!(call.arguments.unwrap()["command"], "git status");
+    /// ```
+    pub fn new(name: impl Into<String>, arguments: Value) -> Self {
+        let arguments = match arguments {
+            Value::Object(arguments) => Some(arguments),
+            _ => None,
+        };
+        Self { id: "call-1".to_owned(), name: name.into(), arguments, ..Self::default() }
+    }
+}
+
 impl ToolCall {
     /// Whether the agent sent no such event and the SDK made it, which happens over ACP.
     pub fn is_synthesized(&self) -> bool {
