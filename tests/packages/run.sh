@@ -63,9 +63,9 @@ inspects() {
 # runs_agent COMMAND…: the command kimi-agent of a package runs a prompt with an agent that plays a recording, and compares it.
 runs_agent() {
     local recording=$root/tests/recordings/wire.jsonl
-    local agent="$scratch/venv/bin/kimi-scripted-agent --play-recording $recording"
-    prints "There is a.txt." "$@" run --quiet -x "$agent" "List the files" || return 1
-    prints "turns as recorded: 2 of 2" "$@" verify "$recording" -x "$agent"
+    local agent=(-x "$scratch/venv/bin/kimi-scripted-agent" -x --play-recording -x "$recording")
+    prints "There is a.txt." "$@" run --quiet "${agent[@]}" "List the files" || return 1
+    prints "turns as recorded: 2 of 2" "$@" verify "$recording" "${agent[@]}"
 }
 
 # all_equal FILE FILE…: the others are copies of the first.

@@ -113,8 +113,7 @@ fn witnesses(rule: &Rule) -> Vec<Witness> {
     let pattern = rule.pattern.as_ref();
     match kind {
         Kind::Execute => {
-            let words = pattern.map_or_else(|| vec!["some-program".to_owned()], |pattern| pattern.command.witness());
-            let text = words.join(" ");
+            let text = pattern.map_or_else(|| "some-program".to_owned(), |pattern| pattern.command.witness());
             add(&name, sent, json!({ "command": text }));
             add(&name, sent, json!({ "command": format!("{text} file") }));
         }

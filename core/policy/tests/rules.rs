@@ -113,6 +113,23 @@ fn deny_precedes_ask_allow_and_default() {
 }
 
 #[test]
+fn quotes_in_command_pattern_are_those_of_a_shell() {
+    let call = json!({"name": "Shell", "arguments": {"command": "'/a b/ü/python' -B 'c; d'"}});
+    let rule = "execute('/a b/ü/python' -B 'c; d')";
+    let asked = Policy::from_toml("allow = [\"read\"]").unwrap().check_json(&call, "/").unwrap();
+    assert!(asked.reason.contains(&format!("the rule `{rule}` would allow it")), "{}", asked.reason);
+    for rule in [rule, "execute(\"/a b\"/ü/python -B *)"] {
+        let policy = Policy::from_toml(&format!("allow = [{}]", json!(rule))).unwrap();
+        assert_eq!(policy.warnings(), Vec::<String>::new());
+        assert_eq!(policy.check_json(&call, "/").unwrap().decision, Decision::Allow, "{rule}");
+        let other = json!({"command": "'/a c/ü/python' -B 'c; d'"});
+        assert_eq!(decide(&policy, "Shell", other).0, Decision::Ask, "{rule}");
+    }
+    let policy = Policy::from_toml("deny = [\"execute('a b' c)\"]\ndefault = \"allow\"").unwrap();
+    assert_eq!(decide(&policy, "Shell", json!({"command": "a\\ b c"})).0, Decision::Deny);
+}
+
+#[test]
 fn undecidable_command_is_asked_despite_default() {
     let policy = Policy::from_value(&json!({"default": "allow"})).unwrap();
     assert_eq!(decide(&policy, "Bash", json!({"command": "ls"})).0, Decision::Allow);

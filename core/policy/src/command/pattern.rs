@@ -10,6 +10,8 @@ pub(crate) struct CommandPattern {
     /// The words in lower case, as liberal rules compare them.
     lower: Vec<String>,
     end: End,
+    /// The first sign that no simple command contains outside of quotes.
+    impossible: Option<char>,
 }
 
 /// What may follow the words of a pattern.
@@ -24,7 +26,7 @@ enum End {
 
 impl CommandPattern {
     pub(crate) fn parse(text: &str) -> Self {
-        let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        let (mut words, impossible) = unquoted(text);
         let end = match words.last().map(|word| &**word) {
             Some("*") => End::Any,
             Some("./**") if words.len() > 1 => End::Inside,
@@ -34,7 +36,7 @@ impl CommandPattern {
             words.pop();
         }
         let lower = words.iter().map(|word| word.to_lowercase()).collect();
-        Self { words, lower, end }
+        Self { words, lower, end, impossible }
     }
 
     /// The name of the command, if every command that matches has it.
@@ -42,18 +44,20 @@ impl CommandPattern {
         self.lower.first().filter(|name| !name.contains('*')).map(|name| base_name(name))
     }
 
-    /// A command that matches.
-    pub(crate) fn witness(&self) -> Vec<String> {
-        let mut words: Vec<String> = self.words.iter().map(|word| word.replace('*', "x")).collect();
-        if words.is_empty() {
-            words.push("x".to_owned());
-        }
-        words
+    /// The text of a command that matches.
+    pub(crate) fn witness(&self) -> String {
+        let spelled = |word: &String| {
+            let word = word.replace('*', "x");
+            let is_plain = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || SIGNS.contains(c));
+            if is_plain || self.impossible.is_some() { word } else { format!("'{word}'") }
+        };
+        let words: Vec<String> = self.words.iter().map(spelled).collect();
+        if words.is_empty() { "x".to_owned() } else { words.join(" ") }
     }
 
     /// The first sign that no simple command contains outside of quotes.
     pub(crate) fn impossible(&self) -> Option<char> {
-        self.words.iter().flat_map(|word| word.chars()).find(|c| ";|&<>$`".contains(*c))
+        self.impossible
     }
 
     /// Whether the command has exactly these words.
@@ -134,12 +138,14 @@ impl CommandPattern {
 
     /// Whether the words occur in a text, in this order. For texts that cannot be parsed.
     pub(crate) fn occurs_in(&self, words: &[String]) -> bool {
-        let mut patterns = self.lower.iter().filter(|pattern| *pattern != "*").peekable();
+        // The text has been split at blanks, in quotes as well.
+        let pieces = self.lower.iter().flat_map(|word| word.split_whitespace());
+        let mut patterns = pieces.filter(|pattern| *pattern != "*").peekable();
         if self.lower.first().is_none_or(|name| name == "*") {
             return true;
         }
         for word in words {
-            let is_meant = |pattern: &&String| {
+            let is_meant = |pattern: &&str| {
                 wildcard(pattern, word)
                     || wildcard(pattern, &base_name(word))
                     || (pattern.starts_with('-') && has_option(pattern, &[Some(word.clone())]) == Certainty::Yes)
@@ -150,6 +156,46 @@ impl CommandPattern {
         }
         patterns.peek().is_none()
     }
+}
+
+/// Returns the words of a pattern, without the quotes that a shell needs around blanks and signs, and the first sign that no
+/// simple command contains outside of quotes. A word keeps its quotes if they are not closed, or if `*` is in them: there it
+/// would be no wildcard.
+fn unquoted(text: &str) -> (Vec<String>, Option<char>) {
+    let (mut words, mut impossible) = (Vec::new(), None);
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let (word, after, sign) = quoted_word(rest).unwrap_or_else(|| {
+            let (word, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+            (word.to_owned(), after, word.chars().find(|c| SIGNS.contains(*c)))
+        });
+        words.push(word);
+        impossible = impossible.or(sign);
+        rest = after.trim_start();
+    }
+    (words, impossible)
+}
+
+/// What ends a simple command, or what only the shell knows.
+const SIGNS: &str = ";|&<>$`";
+
+/// The first word of a text without its quotes, what follows it, and its first sign outside of quotes.
+fn quoted_word(text: &str) -> Option<(String, &str, Option<char>)> {
+    let (mut word, mut quote, mut sign) = (String::new(), None, None);
+    for (at, c) in text.char_indices() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            Some('"') if "$`\\".contains(c) => return None,
+            Some(_) if c == '*' => return None,
+            None if c == '\'' || c == '"' => quote = Some(c),
+            None if c.is_whitespace() => return Some((word, &text[at..], sign)),
+            _ => {
+                sign = sign.or((quote.is_none() && SIGNS.contains(c)).then_some(c));
+                word.push(c);
+            }
+        }
+    }
+    quote.is_none().then_some((word, "", sign))
 }
 
 /// The words of a text that cannot be parsed, in lower case and without quotes.
@@ -233,4 +279,27 @@ pub(crate) fn wildcard(pattern: &str, text: &str) -> bool {
         }
     }
     rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_of_pattern_are_those_of_shell() {
+        for (text, words, sign) in [
+            ("git status", &["git", "status"][..], None),
+            ("'/a b/python' -B", &["/a b/python", "-B"], None),
+            ("/a\" b\"/x", &["/a b/x"], None),
+            ("'' x", &["", "x"], None),
+            ("grep ';' a", &["grep", ";", "a"], None),
+            ("a;b 'c'", &["a;b", "c"], Some(';')),
+            // As they stand: they are no quotes of a shell, or hold a wildcard.
+            ("say don't", &["say", "don't"], None),
+            ("ls '*.rs'", &["ls", "'*.rs'"], None),
+            ("echo \"$x\"", &["echo", "\"$x\""], Some('$')),
+        ] {
+            assert_eq!(unquoted(text), (words.iter().map(|word| (*word).to_owned()).collect(), sign), "{text}");
+        }
+    }
 }

@@ -133,12 +133,16 @@ impl Part {
         if self.doubt.is_some() {
             return None;
         }
-        let is_plain =
-            |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c == '*' || c.is_control());
+        // A word as a rule spells it.
+        let spelled = |text: &str| match text {
+            _ if text.contains(|c: char| c.is_control() || "*'\"()".contains(c)) => None,
+            _ if text.is_empty() || text.contains(char::is_whitespace) => Some(format!("'{text}'")),
+            _ => Some(text.to_owned()),
+        };
         match &self.target {
             Target::Command(command) if command.altered.is_none() => {
-                let words: Option<Vec<&str>> =
-                    command.words().iter().map(|word| word.literal().filter(|word| is_plain(word))).collect();
+                let words: Option<Vec<String>> =
+                    command.words().iter().map(|word| word.literal().and_then(spelled)).collect();
                 words.filter(|words| words.len() < 100).map(|words| format!("{name}({})", words.join(" ")))
             }
             Target::Path(path) => path.pattern().map(|path| format!("{name}({path})")),
