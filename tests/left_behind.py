@@ -42,6 +42,7 @@ OF_OTHERS = (
     "claude-*",  # Claude Code: the output of background commands
     "gemini-client-error-*",  # Gemini CLI: a report of each error of its model's service
     "opencode",  # OpenCode: its logs and libraries
+    ".*-00000000.so",  # OpenCode: a library that Bun unpacks
     "qwen-socks-*",  # Qwen Code: the socket of a session
     "node-compile-cache",  # Node: compiled programs of npm
 )

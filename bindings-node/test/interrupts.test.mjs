@@ -28,7 +28,6 @@ async function interrupted({ before = "", body = "results.push(status);", deafTo
     const journal = join(folder, "batch.jsonl");
     const { child, ended } = start(`
       import { runBatch } from ${dist("index.mjs")};
-      process.env.TMPDIR = ${JSON.stringify(temp)};
       const ask = { tool_call: { name: "Shell", approve: true, result: "ok" } };
       const script = { deaf_to: ${JSON.stringify(deafTo)}, turns: [[ask, { wait_cancel: true }]] };
       const options = { executable: scriptedAgent(script), concurrency: 2, workspace: "worktree",
@@ -42,7 +41,7 @@ async function interrupted({ before = "", body = "results.push(status);", deafTo
       ${before}
       for await (const { status } of runBatch(["a", "b", "c"], { ...options, onApproval })) { ${body} }
       console.log("after", ...results);
-    `);
+    `, [], { TMPDIR: temp });
     await once(child.stdout, "data");
     child.kill("SIGINT");
     if (signals > 1) {

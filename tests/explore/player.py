@@ -41,6 +41,7 @@ class Runner:
         self._process: subprocess.Popen[bytes] | None = None
         self._rows: queue.Queue[bytes] = queue.Queue()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 -- it lives as long as the runner
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def play(self, case: Path) -> Outcome:
         """Plays the scenario of a file and reports what it printed, and what it left running."""
@@ -65,14 +66,19 @@ class Runner:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
+        if self._folder:
+            self._folder.cleanup()
+            self._folder = None
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._rows = queue.Queue()
         self._said()
+        # What a killed program leaves in its folder for temporary files goes with this one.
+        self._folder = tempfile.TemporaryDirectory(prefix="explore-", ignore_cleanup_errors=True)
         process = subprocess.Popen(
             [*self._argv, "-"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr,
-            env={**os.environ, **STRICT}, start_new_session=True,
+            env={**os.environ, **STRICT, "TMPDIR": self._folder.name}, start_new_session=True,
         )  # fmt: skip
         threading.Thread(target=_forward, args=(process.stdout, self._rows), daemon=True).start()
         self._process = process
