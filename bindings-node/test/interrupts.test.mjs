@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { dist, start } from "./programs.mjs";
+import { dist, start, temporary } from "./programs.mjs";
 
 const skip = process.platform === "win32" && "sends SIGINT";
 
@@ -101,13 +101,13 @@ test("exit of program drains the batch", { skip }, async () => {
   assertDrained(found);
 });
 
-test("ended batch leaves SIGINT to the system", { skip }, async () => {
+test("ended batch leaves SIGINT to the system", { skip }, async (t) => {
   const { child, ended } = start(`
     import { runBatch } from ${dist("index.mjs")};
     for await (const _ of runBatch(["a"], { executable: scriptedAgent([[{ text: "x" }]]) }));
     console.log(process.listenerCount("SIGINT"));
     setInterval(() => undefined, 1000);
-  `);
+  `, [], temporary(t));
   assert.equal(String((await once(child.stdout, "data"))[0]), "0\n");
   child.kill("SIGINT");
   assert.equal((await ended).signal, "SIGINT");
