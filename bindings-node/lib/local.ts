@@ -7,7 +7,7 @@ import type { JsonObject } from "./wire.js";
 
 /** The options of `files()`. */
 export interface FilesOptions {
-  /** Whether the agent may write files. Otherwise each write is an error. Default: false. */
+  /** Whether the agent may write files; missing folders are made. Otherwise each write is an error. Default: false. */
   write?: boolean | undefined;
   /** The limit of a file, in bytes. Default: 16 MiB. */
   maxBytes?: number | undefined;

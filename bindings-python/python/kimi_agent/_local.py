@@ -59,7 +59,7 @@ def files(root: str | os.PathLike[str], *, write: bool = False, max_bytes: int |
 
     Args:
         root: The directory.
-        write: Whether the agent may write files, for which missing folders are made; if not, each write is an error. Default: False.
+        write: Whether the agent may write files, also in new folders; if not, each write is an error. Default: False.
         max_bytes: The limit of a file, in bytes. Default: 16 MiB.
 
     Returns:
