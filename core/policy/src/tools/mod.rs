@@ -39,6 +39,9 @@ const OTHER_SHELLS: &[&str] = &[
 /// Lines of a patch that name a file.
 const PATCH_LINES: &[&str] = &["*** Update File: ", "*** Add File: ", "*** Delete File: ", "*** Move to: "];
 
+/// The line of a patch that deletes a file.
+const DELETED: &str = "*** Delete File: ";
+
 /// Which parts the policy needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
@@ -376,7 +379,7 @@ impl<'a> Taker<'a> {
         if !self.known.urls.is_empty() {
             self.take_hosts(None);
         }
-        for path in self.patch_paths(None) {
+        for (path, _) in self.patch_paths(None) {
             let target = self.path_target(path, self.work_dir);
             self.add(None, target);
         }
@@ -385,8 +388,8 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// The files that the patches of the call name.
-    fn patch_paths(&mut self, kind: Option<Kind>) -> Vec<&'a str> {
+    /// The files that the patches of the call name, and whether they are deleted.
+    fn patch_paths(&mut self, kind: Option<Kind>) -> Vec<(&'a str, bool)> {
         let (paths, is_cut) = patch_paths(&self.known.patches);
         if is_cut {
             self.opaque(kind, "its patch names more files than are looked at, or some in quotes");
@@ -451,7 +454,13 @@ impl<'a> Taker<'a> {
             if of_patch.is_empty() && paths.is_empty() {
                 self.opaque(Some(kind), "the patch names no file that is known here");
             }
-            paths.extend(of_patch);
+            for (path, is_deleted) in of_patch {
+                if is_deleted {
+                    let target = self.file_target(Some(Kind::Delete), path);
+                    self.add(Some(Kind::Delete), target);
+                }
+                paths.push(path);
+            }
         }
         let mut globs: Vec<&str> = self.known.globs.clone();
         if kind == Kind::Search && GLOBS.contains(&&*name) {
@@ -539,12 +548,16 @@ impl<'a> Taker<'a> {
     }
 }
 
-/// The files that patches name, and whether there are more than are looked at, or some in quotes.
-fn patch_paths<'a>(patches: &[&'a str]) -> (Vec<&'a str>, bool) {
+/// The files that patches name with whether they are deleted, and whether there are more than are looked at, or some in quotes.
+fn patch_paths<'a>(patches: &[&'a str]) -> (Vec<(&'a str, bool)>, bool) {
     const RENAMES: &[&str] = &["rename from ", "rename to ", "copy from ", "copy to ", "Index: "];
-    let mut found = Vec::new();
+    let mut found: Vec<(&str, bool)> = Vec::new();
     for line in patches.iter().flat_map(|patch| patch.lines()) {
         let line = line.trim_start();
+        let is_deleted = line.starts_with(DELETED);
+        if let Some(last) = found.last_mut().filter(|_| line.starts_with("deleted file") || line == "+++ /dev/null") {
+            last.1 = true;
+        }
         let path = PATCH_LINES.iter().find_map(|start| line.strip_prefix(start));
         let path = path.or_else(|| {
             let path = line.strip_prefix("--- ").or_else(|| line.strip_prefix("+++ "))?;
@@ -558,7 +571,7 @@ fn patch_paths<'a>(patches: &[&'a str]) -> (Vec<&'a str>, bool) {
         if path.is_some_and(|path| path.starts_with('"') || found.len() == MAX_OPERANDS) {
             return (found, true);
         }
-        found.extend(path);
+        found.extend(path.map(|path| (path, is_deleted)));
     }
     (found, false)
 }
