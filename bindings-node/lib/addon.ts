@@ -298,6 +298,8 @@ export declare class NativeTurn {
   cancel(): number
   /** A ticket for the agent's answer to the steering. */
   steer(contentJson: string): number
+  /** A ticket for the cancel of a subagent. */
+  cancelSubagent(sessionId: string): number
   /** A ticket for a manual answer to a request; without `origin`, only its id says which one. */
   respond(requestId: string, origin: RequestOrigin | undefined | null, answerJson: string): number
   /** The tokens so far as JSON. */

@@ -35,6 +35,10 @@ export class FailedTurn implements TurnHandle {
     return this.#fail();
   }
 
+  cancelSubagent(): never {
+    return this.#fail();
+  }
+
   respond(): never {
     return this.#fail();
   }

@@ -71,6 +71,21 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
   agentFile?: string | undefined;
   /** The path of a directory with skills. Default: the agent's own directories. */
   skillsDir?: string | undefined;
+  /**
+   * Text that follows the agent's own system prompt; with the mode `override`, text that replaces it. Only over ACP,
+   * for example with Claude Code. Other agents raise `Unsupported`. Default: the agent's own.
+   */
+  systemPrompt?: string | { content: string; mode?: "append" | "override" | undefined } | undefined;
+  /**
+   * Further directories that the agent works in. Only over ACP, for example with Claude Code and Kimi Code. Other
+   * agents raise `Unsupported`. Default: none.
+   */
+  additionalDirectories?: readonly string[] | undefined;
+  /**
+   * Members of `_meta` in the request that opens the session, for options that only one agent knows. Only over ACP.
+   * Default: none.
+   */
+  agentMeta?: AnyObject | undefined;
   /** Tools of this program that the model can call. Default: none. */
   tools?: readonly ExternalTool[] | undefined;
   /**
@@ -264,7 +279,7 @@ type ProcessOption = "executable" | "env" | "onStderr" | "clientName" | "clientV
 export type AgentOptions = Pick<SessionOptions, ProcessOption | "handshakeTimeout" | "closeTimeout" | "signal">;
 
 /** The options of a session that a {@link Job} can have. */
-export type JobSettings = Pick<SessionOptions, "model" | "thinking" | "yolo" | "configFile" | "config" | "executable" | "env" | "mcpConfigs" | "agentFile" | "skillsDir" | "maxStepsPerTurn" | "maxRetriesPerStep" | "policy" | "enforce" | "clientName" | "clientVersion" | "extraArgs" | "readSessionFiles" | "dialect" | "handshakeTimeout" | "cancelTimeout" | "closeTimeout" | "idleTimeout" | "turnTimeout" | "sessionBudget" | "redact" | "maxLineBytes" | "eventBufferBytes">;
+export type JobSettings = Pick<SessionOptions, "model" | "thinking" | "yolo" | "configFile" | "config" | "executable" | "env" | "mcpConfigs" | "agentFile" | "skillsDir" | "systemPrompt" | "additionalDirectories" | "agentMeta" | "maxStepsPerTurn" | "maxRetriesPerStep" | "policy" | "enforce" | "clientName" | "clientVersion" | "extraArgs" | "readSessionFiles" | "dialect" | "handshakeTimeout" | "cancelTimeout" | "closeTimeout" | "idleTimeout" | "turnTimeout" | "sessionBudget" | "redact" | "maxLineBytes" | "eventBufferBytes">;
 
 /** The options of a session of an {@link Agent}: all but those of its process. */
 export type AgentSessionOptions<S extends OutputSchema | undefined = OutputSchema | undefined> = Omit<SessionOptions<S>, ProcessOption>;

@@ -275,6 +275,25 @@ export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, Asyn
   }
 
   /**
+   * Stops the work of a subagent, while the turn and its other subagents continue. The open requests of the subagent are
+   * answered as cancelled.
+   *
+   * @param sessionId - The `session_id` of a `SubagentEvent`.
+   * @throws {Unsupported} if the agent does not permit it for this subagent, or cannot cancel subagents at all.
+   * @throws {InvalidOption} if no subagent has this session.
+   *
+   * @example
+   * ```ts
+   * for await (const event of turn) {
+   *   if (event.type === "SubagentEvent" && event.payload.session_id) await turn.cancelSubagent(event.payload.session_id);
+   * }
+   * ```
+   */
+  async cancelSubagent(sessionId: string): Promise<void> {
+    await this.#bridge.run([this, "cancelSubagent"], () => this.#native.cancelSubagent(sessionId), this);
+  }
+
+  /**
    * Answers an approval request of this turn, if `onApproval` is `"manual"`. An answer to a request that was resolved
    * meanwhile is ignored.
    *

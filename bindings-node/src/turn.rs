@@ -202,6 +202,12 @@ impl NativeTurn {
         self.turn.steer(content(env, &content_json)?).map(|ticket| ticket as f64).or_throw(env)
     }
 
+    /// A ticket for the cancel of a subagent.
+    #[napi(catch_unwind)]
+    pub fn cancel_subagent(&self, env: &Env, session_id: String) -> napi::Result<f64> {
+        self.turn.cancel_subagent(session_id).map(|ticket| ticket as f64).or_throw(env)
+    }
+
     /// A ticket for a manual answer to a request; without `origin`, only its id says which one.
     #[napi(catch_unwind)]
     pub fn respond(

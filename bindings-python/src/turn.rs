@@ -161,6 +161,10 @@ impl PyTurn {
         })
     }
 
+    fn cancel_subagent(&self, py: Python<'_>, session_id: String) -> PyResult<u64> {
+        crate::guarded(|| self.turn.cancel_subagent(session_id).map_err(|error| raise(py, &error)))
+    }
+
     fn respond(&self, request: (String, Option<(u64, u64)>), answer: &Bound<'_, PyAny>) -> PyResult<u64> {
         crate::guarded(|| {
             let json = py_to_json(answer)?;

@@ -45,6 +45,7 @@ RUST = {
     "PromptResult.rejected": "result", "PromptResult.handler_failures": "result",
     "PromptResult.stop_reason": "result", "Error.result": "result",
     "PromptResult.raise_for_status": "raise_for_status", "Turn.cancel": "cancel", "Turn.steer": "steer",
+    "Turn.cancel_subagent": "cancel_subagent",
     "Session.respond": "respond", "Session.respond_question": "respond", "Turn.respond": "respond",
     "Turn.respond_question": "respond", "Approval": "respond", "Answers": "respond", "ExternalTool.new": "open",
     "Hook.new": "open", "HookDecision.Allow": "open", "HookDecision.Block": "open",

@@ -136,6 +136,15 @@ class AgentSessionSettings(TypedDict, total=False):
     """The path of an agent specification: its prompt and its tools. Default: the agent's default one."""
     skills_dir: StrPath | None
     """The path of a directory with skills. Default: the agent's own directories."""
+    system_prompt: str | Mapping[str, str] | None
+    """Text that follows the agent's own system prompt; with the mode `override`, text that replaces it. Only over ACP,
+    for example with Claude Code. Other agents raise `Unsupported`. Default: the agent's own."""
+    additional_directories: Sequence[StrPath] | None
+    """Further directories that the agent works in. Only over ACP, for example with Claude Code and Kimi Code. Other
+    agents raise `Unsupported`. Default: none."""
+    agent_meta: Mapping[str, Any] | None
+    """Members of `_meta` in the request that opens the session, for options that only one agent knows. Only over ACP.
+    Default: none."""
     tools: Sequence[ExternalTool] | None
     """Tools of this program that the model can call. Default: none."""
     max_steps_per_turn: int | None
@@ -370,6 +379,15 @@ class JobSettings(TypedDict, total=False):
     """The path of an agent specification: its prompt and its tools. Default: the agent's default one."""
     skills_dir: StrPath | None
     """The path of a directory with skills. Default: the agent's own directories."""
+    system_prompt: str | Mapping[str, str] | None
+    """Text that follows the agent's own system prompt; with the mode `override`, text that replaces it. Only over ACP,
+    for example with Claude Code. Other agents raise `Unsupported`. Default: the agent's own."""
+    additional_directories: Sequence[StrPath] | None
+    """Further directories that the agent works in. Only over ACP, for example with Claude Code and Kimi Code. Other
+    agents raise `Unsupported`. Default: none."""
+    agent_meta: Mapping[str, Any] | None
+    """Members of `_meta` in the request that opens the session, for options that only one agent knows. Only over ACP.
+    Default: none."""
     max_steps_per_turn: int | None
     """The largest number of steps in a turn, at least 1. Over ACP only Kimi Code takes it, for a session with a process
     of its own. Default: as the agent is configured."""

@@ -237,7 +237,7 @@ class Capabilities:
     approval_feedback: bool
     """Whether the model reads the feedback of a rejection: from Wire 1.6 on, and with Kimi Code's server."""
     steer: bool
-    """Whether a running turn can be steered: from Wire 1.4 on, and with Kimi Code's server."""
+    """Whether a running turn can be steered: from Wire 1.4 on, with Kimi Code's server, and with some agents of ACP."""
     plan_mode: bool
     """Whether the agent has plan mode: from Wire 1.4 on, with Kimi Code's server, and over ACP if the agent says so."""
     config_options: bool

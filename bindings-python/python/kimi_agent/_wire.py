@@ -1340,8 +1340,8 @@ class SubagentEvent(Message):
     explore: Found it.
     """
 
-    __slots__ = ("parent_tool_call_id", "agent_id", "subagent_type", "event")
-    __match_args__ = ("parent_tool_call_id", "agent_id", "subagent_type", "event")
+    __slots__ = ("parent_tool_call_id", "agent_id", "subagent_type", "session_id", "title", "state", "event")
+    __match_args__ = ("parent_tool_call_id", "agent_id", "subagent_type", "session_id", "title", "state", "event")
 
     parent_tool_call_id: str | None
     """The id of the tool call that started the subagent. Since Wire 1.6."""
@@ -1349,11 +1349,27 @@ class SubagentEvent(Message):
     """The id of the subagent. Since Wire 1.6."""
     subagent_type: str | None
     """The kind of subagent, as the agent names it. Since Wire 1.6."""
+    session_id: str | None
+    """The id of the subagent's session, over ACP. `turn.cancel_subagent()` accepts it."""
+    title: str | None
+    """The title of the subagent for people, over ACP."""
+    state: str | None
+    """The state of the subagent, over ACP: `running`, `idle`, `requires_action`, `unknown`, or another word of the
+    agent.
+    """
     event: Event
     """The subagent's event."""
 
     _wire_type = "SubagentEvent"
-    _fields = {"parent_tool_call_id": None, "agent_id": None, "subagent_type": None, "event": event_from_dict}
+    _fields = {
+        "parent_tool_call_id": None,
+        "agent_id": None,
+        "subagent_type": None,
+        "session_id": None,
+        "title": None,
+        "state": None,
+        "event": event_from_dict,
+    }
     _required = frozenset({"event"})
     _events = frozenset({"event"})
 
@@ -1362,12 +1378,18 @@ class SubagentEvent(Message):
         parent_tool_call_id: str | None,
         agent_id: str | None,
         subagent_type: str | None,
+        session_id: str | None,
+        title: str | None,
+        state: str | None,
         event: Event,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         keep(self, "parent_tool_call_id", parent_tool_call_id)
         keep(self, "agent_id", agent_id)
         keep(self, "subagent_type", subagent_type)
+        keep(self, "session_id", session_id)
+        keep(self, "title", title)
+        keep(self, "state", state)
         keep(self, "event", event)
         keep(self, "extra", extra or _NOTHING)
 

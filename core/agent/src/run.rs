@@ -421,6 +421,7 @@ impl Agent {
         Some(match root {
             "prompt" => self.prompt.clone(),
             "steer" => self.steer.clone(),
+            "opening" => at(&self.server.acp.opened_with, path).unwrap_or_default(),
             "session" => self.session.clone(),
             "work_dir" => self.work_dir.display().to_string(),
             "round" => self.rounds.last().map(i64::to_string).unwrap_or_default(),

@@ -244,6 +244,15 @@ impl BridgeTurn {
         Ok(self.mailbox.run(&self.runtime, async move { turn.steer(content).await.map(|()| Reply::Nothing) }))
     }
 
+    /// Stops the work of a subagent.
+    ///
+    /// # Errors
+    /// Fails for a replay, whose subagents have ended.
+    pub fn cancel_subagent(&self, session: String) -> Result<u64> {
+        let turn = Arc::clone(self.turn()?);
+        Ok(self.mailbox.run(&self.runtime, async move { turn.cancel_subagent(session).await.map(|()| Reply::Nothing) }))
+    }
+
     /// Answers a request manually. `origin` is the result of [`origin_of`](super::origin_of) for its event. `None`:
     /// only the id is known.
     ///

@@ -124,5 +124,5 @@ pub use kimi_agent_protocol::{
     AgentExit, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities, ConfigChoice, ConfigOption,
     ConfigValue, Error, ErrorText, HandlerError, HandlerFailure, HookDecision, OnError, OutputError, OutputInvalid,
     OutputMode, PolicyReach, PromptResult, RejectedApproval, RejectedBy, Result, RpcError, RpcErrorKind, SessionInfo,
-    ToolCallRecord, TurnStatus, VersionError, WireVersion, printable,
+    SystemPrompt, ToolCallRecord, TurnStatus, VersionError, WireVersion, printable,
 };

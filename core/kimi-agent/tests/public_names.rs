@@ -136,6 +136,7 @@ names! {
         "Turn.result" => turn.result().await?;
         "Turn.cancel" => turn.cancel().await?;
         "Turn.steer" => turn.steer("").await?;
+        "Turn.cancel_subagent" => turn.cancel_subagent("").await?;
     }
     steps(step: &mut Step<'_>) {
         "Step" => is_stream(step);
@@ -226,6 +227,10 @@ names! {
         "SessionOptions.env" => o.clone().env([("", "")]);
         "SessionOptions.mcp_configs" => o.clone().mcp_configs([json!({})]);
         "SessionOptions.agent_file" => o.clone().agent_file("");
+        "SessionOptions.system_prompt" => o.clone().system_prompt("").system_prompt(String::new());
+        "SystemPrompt.overriding" => o.clone().system_prompt(kimi_agent::SystemPrompt::overriding(""));
+        "SessionOptions.additional_directories" => o.clone().additional_directories([""]);
+        "SessionOptions.agent_meta" => o.clone().agent_meta(json!({}));
         "SessionOptions.skills_dir" => o.clone().skills_dir("");
         "SessionOptions.tools" => o.clone().tools([tool.clone()]).tool(tool);
         "SessionOptions.session_budget" => o.clone().session_budget(Budget::new().steps(1));

@@ -42,7 +42,8 @@ pub use answers::{Answers, Approval, HandlerError, HookDecision, OnError};
 pub use budget::{Budget, BudgetCounter, BudgetExceeded};
 pub use connection::{HandlerFailure, PromptResult, RejectedApproval, RejectedBy, ToolCallRecord, TurnStatus};
 pub use dialect::{
-    Capabilities, ConfigChoice, ConfigOption, ConfigValue, PolicyReach, SessionInfo, VersionError, WireVersion,
+    Capabilities, ConfigChoice, ConfigOption, ConfigValue, PolicyReach, SessionInfo, SystemPrompt, VersionError,
+    WireVersion,
 };
 pub use error::{AgentExit, Error, ErrorText, Result, RpcError, RpcErrorKind};
 /// The public name of the messages in `kimi-agent`, for the examples of this crate.

@@ -56,6 +56,10 @@ pub enum Kind {
     Objects,
     /// A list of text.
     Texts,
+    /// A list of paths of directories that exist.
+    Directories,
+    /// Text, or an object with `content` and `mode`.
+    SystemPrompt,
     /// Names and values of environment variables.
     Environment,
     /// The agent's program.
@@ -102,6 +106,8 @@ impl Kind {
             Self::Object => "an object",
             Self::Objects => "a list of objects",
             Self::Texts => "a list of text",
+            Self::Directories => "a list of paths",
+            Self::SystemPrompt => "text, or an object with `content` and `mode`",
             Self::Environment => "an object of text",
             Self::Executable => "a path, or a list of a path and arguments",
             Self::Tools => "a list of tools",
@@ -354,7 +360,7 @@ pub const OPTIONS: &[OptionInfo] = &[
     )
     .flag("--agent-file")
     .not_over_acp()
-    .aliases(&["append_system_prompt", "system_prompt"]),
+    .aliases(&["append_system_prompt"]),
     program(
         "skills_dir",
         Kind::Directory,
@@ -365,6 +371,29 @@ pub const OPTIONS: &[OptionInfo] = &[
     .since(0, 69)
     .not_over_acp()
     .aliases(&["skills"]),
+    session(
+        "system_prompt",
+        Kind::SystemPrompt,
+        Fallback::Words("the agent's own"),
+        "Text that follows the agent's own system prompt; with the mode `override`, text that replaces it. Only over ACP, for example \
+         with Claude Code. Other agents raise `Unsupported`.",
+    )
+    .aliases(&["instructions"]),
+    session(
+        "additional_directories",
+        Kind::Directories,
+        Fallback::Words("none"),
+        "Further directories that the agent works in. Only over ACP, for example with Claude Code and Kimi Code. Other agents raise \
+         `Unsupported`.",
+    )
+    .aliases(&["roots"]),
+    session(
+        "agent_meta",
+        Kind::Object,
+        Fallback::Words("none"),
+        "Members of `_meta` in the request that opens the session, for options that only one agent knows. Only over ACP.",
+    )
+    .aliases(&["meta"]),
     handler("tools", Kind::Tools, Fallback::Words("none"), "Tools of this program that the model can call."),
     session(
         "max_steps_per_turn",

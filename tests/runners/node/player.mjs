@@ -374,6 +374,7 @@ const OPERATIONS = {
   cancel_session: (player, op) => player.session(op).cancel(),
   cancel: (player, op) => player.anyTurn(op).cancel(),
   steer: (player, op) => player.anyTurn(op).steer(op.input),
+  cancel_subagent: (player, op) => player.anyTurn(op).cancelSubagent(op.subagent),
   respond: (player, op) => player.respond(op),
   set_plan_mode: (player, op) => player.session(op).setPlanMode(op.on),
   undo: (player, op) => player.session(op).undo(...("count" in op ? [op.count] : [])),

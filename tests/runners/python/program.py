@@ -186,6 +186,9 @@ class Player:
     async def _do_cancel(self, op: Line) -> None:
         await self._api.call(self._held(op).turn.cancel)
 
+    async def _do_cancel_subagent(self, op: Line) -> None:
+        await self._api.call(self._held(op).turn.cancel_subagent, op["subagent"])
+
     async def _do_steer(self, op: Line) -> None:
         await self._api.call(self._held(op).turn.steer, _input(op))
 

@@ -32,6 +32,10 @@ pub(crate) enum Command {
         input: Content,
         reply: oneshot::Sender<Result<()>>,
     },
+    CancelSubagent {
+        session: String,
+        reply: oneshot::Sender<Result<()>>,
+    },
     SetPlanMode {
         on: bool,
         reply: oneshot::Sender<Result<()>>,
@@ -80,6 +84,7 @@ impl Command {
             }
             Self::Replay { channel } => channel.finish(Err(error.clone())),
             Self::Steer { reply, .. }
+            | Self::CancelSubagent { reply, .. }
             | Self::SetPlanMode { reply, .. }
             | Self::SetConfigOption { reply, .. }
             | Self::Undo { reply, .. }

@@ -323,6 +323,9 @@ impl SessionDriver {
                 let call = self.connection.steer(turn, input, now);
                 self.await_call(call, reply);
             }
+            Command::CancelSubagent { session, reply } => {
+                drop(reply.send(self.connection.cancel_subagent(session)));
+            }
             Command::SetPlanMode { on, reply } => {
                 let call = self.connection.set_plan_mode(on, now);
                 self.await_call(call, reply);

@@ -77,6 +77,11 @@ impl SessionOptions {
             model: self.model.clone(),
             thinking: self.thinking,
             mcp_servers: self.mcp_servers()?,
+            additional_directories: (self.additional_directories.iter())
+                .map(|path| self.absolute("additional_directories", path))
+                .collect::<Result<_>>()?,
+            system_prompt: self.system_prompt.clone(),
+            meta: self.agent_meta.as_ref().and_then(Value::as_object).cloned(),
         })
     }
 

@@ -17,6 +17,9 @@ const SESSION_SINCE: Release = Release::new(0, 64);
 /// The release that added `--no-thinking`. `--thinking` is older.
 const NO_THINKING_SINCE: Release = Release::new(0, 67);
 
+/// Options that Wire does not have.
+const ONLY_OVER_ACP: [&str; 3] = ["system_prompt", "additional_directories", "agent_meta"];
+
 impl SessionOptions {
     /// Finds the program, and writes what must not be visible in its arguments to private files.
     pub(crate) fn launch(&self) -> Result<Launch> {
@@ -35,6 +38,12 @@ impl SessionOptions {
     }
 
     fn launch_from(&self, host: &dyn Fn(&str) -> Option<OsString>) -> Result<Launch> {
+        if let Some(option) = self.first_set(|option| ONLY_OVER_ACP.contains(&option.name)) {
+            let (name, instead) = (self.naming.name(option.name), self.naming.name("agent_file"));
+            return Err(Error::Unsupported(format!(
+                "kimi-cli does not support `{name}`, which only agents of ACP have; set `{instead}`, or use another agent"
+            )));
+        }
         let around = Surroundings { env: &self.env, host, dialect: self.dialect };
         let (program, mut args) = resolve(self.executable.as_ref(), &around)?;
         let current_dir = self.absolute("work_dir", self.work_dir.as_deref().unwrap_or(Path::new(".")))?;

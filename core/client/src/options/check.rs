@@ -98,6 +98,10 @@ impl SessionOptions {
                 }
             }),
             "redact" => crate::recording::check_patterns(&self.redact),
+            "additional_directories" => self.additional_directories.iter().try_for_each(|path| {
+                check_text(path.as_os_str())?;
+                path_problem(path, true).map_or(Ok(()), Err)
+            }),
             "hooks" => self.hooks.iter().try_for_each(check_hook),
             _ => Ok(()),
         }

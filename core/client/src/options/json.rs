@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::value::{duration_problem, is_too_deep, kind_of, too_deep};
 use super::{Dialect, Enforce, Executable, SessionOptions};
+use crate::dialect::SystemPrompt;
 use crate::error::invalid_option;
 use crate::handler::Responder;
 use crate::local::{Files, Terminals, files, terminals};
@@ -66,6 +67,11 @@ impl SessionOptions {
             }
             "mcp_configs" => self.mcp_configs = field.list(value, Kind::Objects)?,
             "agent_file" => self.agent_file = Some(field.path(value)?),
+            "system_prompt" => self.system_prompt = Some(field.system_prompt(value)?),
+            "additional_directories" => {
+                self.additional_directories = field.texts(value)?.into_iter().map(Into::into).collect();
+            }
+            "agent_meta" => self.agent_meta = Some(Value::Object(field.object(value, Kind::Object)?)),
             "skills_dir" => self.skills_dir = Some(field.path(value)?),
             "max_steps_per_turn" => self.max_steps_per_turn = Some(field.count(&value)?),
             "max_retries_per_step" => self.max_retries_per_step = Some(field.count(&value)?),
@@ -210,6 +216,29 @@ impl Field<'_> {
             other => Err(self.wrong(format!("expected a list of text, got {} in it", kind_of(&other)))),
         };
         items.into_iter().map(text).collect()
+    }
+
+    /// Reads a text, or an object with `content` and `mode`.
+    fn system_prompt(&self, value: Value) -> Result<SystemPrompt> {
+        let Value::Object(mut object) = value else {
+            return match value {
+                Value::String(content) => Ok(content.into()),
+                other => Err(self.expected(Kind::SystemPrompt, &other)),
+            };
+        };
+        let content = object.remove("content").and_then(|content| content.as_str().map(str::to_owned));
+        let content = content.ok_or_else(|| self.wrong("`content`: expected text"))?;
+        let overrides = match object.remove("mode") {
+            None => false,
+            Some(mode) if mode == "append" => false,
+            Some(mode) if mode == "override" => true,
+            Some(mode) => return Err(self.wrong(format!("`mode`: expected \"append\" or \"override\", got {mode}"))),
+        };
+        match object.keys().next() {
+            Some(unknown) => Err(self.wrong(format!("expected `content` and `mode`, got `{unknown}`"))),
+            None if overrides => Ok(SystemPrompt::overriding(content)),
+            None => Ok(content.into()),
+        }
     }
 
     fn executable(&self, value: Value) -> Result<Executable> {

@@ -17,12 +17,15 @@ const LIMITS: [(&str, &str); 2] = [
 /// The variable with the secret for Kimi Code's server.
 const PASSWORD: &str = "KIMI_CODE_PASSWORD";
 /// Options that Kimi Code's server does not accept, and their alternatives.
-const NOT_OVER_WEB: [(&str, &str); 10] = [
+const NOT_OVER_WEB: [(&str, &str); 13] = [
     ("config_file", "set `KIMI_CODE_HOME` in `env` to a directory with that file as `config.toml`"),
     ("config", "write it to `config.toml` in a directory, and set `KIMI_CODE_HOME` in `env` to that"),
     ("mcp_configs", "use `dialect` \"acp\", over which each session has its own"),
     ("agent_file", "put the file into the directory `agents` in `$KIMI_CODE_HOME`"),
     ("skills_dir", "put the skills into the directory `skills` in `$KIMI_CODE_HOME`"),
+    ("system_prompt", "put instructions into `AGENTS.md` in `work_dir`"),
+    ("additional_directories", "use `dialect` \"acp\""),
+    ("agent_meta", "use `dialect` \"acp\""),
     ("tools", "use `dialect` \"acp\""),
     ("hooks", "configure commands as hooks in the agent's `config.toml`"),
     ("on_read_file", "use `dialect` \"acp\""),
@@ -38,7 +41,7 @@ const IGNORED_ARGUMENTS: [(&[&str], &str); 8] = [
     (&["--session", "-S", "--continue", "-c"], "set `session_id`"),
     (&["--agent", "--agent-file"], "put instructions into `AGENTS.md` in `work_dir`"),
     (&["--skills-dir"], "put the skills into `.kimi-code/skills` in `work_dir`"),
-    (&["--add-dir"], "set `work_dir` to a directory that contains both"),
+    (&["--add-dir"], "set `additional_directories`"),
     (&["--prompt", "-p", "--output-format"], "call `prompt()`"),
 ];
 

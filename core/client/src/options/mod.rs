@@ -26,6 +26,7 @@ use std::time::Duration;
 use kimi_agent_protocol::options as declared;
 use serde_json::Value;
 
+use crate::dialect::SystemPrompt;
 use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, ServiceHandlers, StderrHandler};
 use crate::recording::{RecordingFile, Replayed, Used};
 use crate::session::policy::Policy;
@@ -85,6 +86,9 @@ pub struct SessionOptions {
     pub(crate) mcp_configs: Vec<Value>,
     pub(crate) agent_file: Option<PathBuf>,
     pub(crate) skills_dir: Option<PathBuf>,
+    pub(crate) system_prompt: Option<SystemPrompt>,
+    pub(crate) additional_directories: Vec<PathBuf>,
+    pub(crate) agent_meta: Option<Value>,
     pub(crate) tools: Vec<ExternalTool>,
     pub(crate) max_steps_per_turn: Option<u32>,
     pub(crate) max_retries_per_step: Option<u32>,
@@ -141,6 +145,9 @@ impl Default for SessionOptions {
             mcp_configs: Vec::new(),
             agent_file: None,
             skills_dir: None,
+            system_prompt: None,
+            additional_directories: Vec::new(),
+            agent_meta: None,
             tools: Vec::new(),
             max_steps_per_turn: None,
             max_retries_per_step: None,
@@ -346,6 +353,46 @@ impl SessionOptions {
     #[must_use]
     pub fn skills_dir(mut self, skills_dir: impl Into<PathBuf>) -> Self {
         self.skills_dir = Some(skills_dir.into());
+        self
+    }
+
+    /// Sets a text that follows the agent's own system prompt, or replaces it ([`SystemPrompt::overriding`]). Over ACP only.
+    ///
+    /// ```
+    /// use kimi_agent::{SessionOptions, SystemPrompt};
+    /// let brief = SessionOptions::new().system_prompt("Answer in one sentence.");
+    /// let own = SessionOptions::new().system_prompt(SystemPrompt::overriding("You are a parser."));
+    /// # brief.validate().and(own.validate()).unwrap();
+    /// ```
+    #[must_use]
+    pub fn system_prompt(mut self, system_prompt: impl Into<SystemPrompt>) -> Self {
+        self.system_prompt = Some(system_prompt.into());
+        self
+    }
+
+    /// Adds directories that the agent works in. Over ACP only.
+    ///
+    /// ```
+    /// let options = kimi_agent::SessionOptions::new().additional_directories(["/srv/docs"]);
+    /// # assert_eq!(options.validate().unwrap_err().code(), "invalid_option");
+    /// ```
+    #[must_use]
+    pub fn additional_directories(mut self, directories: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        self.additional_directories.extend(directories.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets members of `_meta` in the request that opens the session, for options that only one agent knows. Over ACP
+    /// only.
+    ///
+    /// ```
+    /// let meta = serde_json::json!({"claudeCode": {"options": {"maxTurns": 3}}});
+    /// let options = kimi_agent::SessionOptions::new().agent_meta(meta);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn agent_meta(mut self, meta: Value) -> Self {
+        self.agent_meta = Some(meta);
         self
     }
 

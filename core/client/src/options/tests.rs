@@ -194,6 +194,8 @@ fn json_is_read_in_both_namings() {
         "idle_timeout": 4, "turn_timeout": 0.001, "max_line_bytes": 2048, "event_buffer_bytes": 4096,
         "session_budget": {"steps": 3}, "output": {"schema": {"type": "object"}},
         "record": "run.jsonl", "redact": ["ACME-[0-9]+"],
+        "system_prompt": {"content": "Be brief.", "mode": "override"}, "additional_directories": ["."],
+        "agent_meta": {"vendor": 1},
     });
     let options = session_options(plain(snake.clone()), Naming::Snake).unwrap();
     assert_eq!(options.executable, Some(["python3", "x.py"].into()));

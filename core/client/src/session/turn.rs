@@ -97,6 +97,15 @@ impl TurnInner {
         }
     }
 
+    /// Stops the work of a subagent.
+    ///
+    /// # Errors
+    /// The errors of [`Turn::cancel_subagent`].
+    pub async fn cancel_subagent(&self, session: String) -> Result<()> {
+        let (shared, _) = self.link.connected(&self.channel).await?;
+        shared.ask(|reply| Command::CancelSubagent { session, reply }).await
+    }
+
     /// Answers a request manually.
     ///
     /// # Errors
@@ -374,7 +383,32 @@ impl Turn {
         self.inner.cancel().await
     }
 
-    /// Adds a message of the user to the running turn (from Wire 1.4 on).
+    /// Stops the work of a subagent, while the turn and its other subagents continue. The open requests of the subagent
+    /// are answered as cancelled. `session_id` is that of a [`SubagentEvent`](crate::wire::SubagentEvent).
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the agent does not permit it for this subagent, or cannot cancel subagents at all.
+    /// [`Error::InvalidOption`] if no subagent has this session.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use kimi_agent::Event;
+    /// # async fn example(mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+    /// while let Some(event) = turn.next().await {
+    ///     if let Event::SubagentEvent(subagent) = &event?
+    ///         && let Some(session) = &subagent.session_id
+    ///     {
+    ///         turn.cancel_subagent(session).await?;
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn cancel_subagent(&self, session_id: impl Into<String>) -> Result<()> {
+        self.inner.cancel_subagent(session_id.into()).await
+    }
+
+    /// Adds a message of the user to the running turn: from Wire 1.4 on, and over ACP if the agent has
+    /// `_session/steering`.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the agent cannot be steered, `NoActiveTurn` if the turn has ended, [`Error::Timeout`] if the

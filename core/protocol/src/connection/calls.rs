@@ -95,6 +95,18 @@ impl Connection {
         Ok(self.send(call))
     }
 
+    /// Stops the work of a subagent. No answer follows.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the agent does not permit it for this subagent, [`Error::InvalidOption`] for an unknown session, or
+    /// the error that closed the connection.
+    pub fn cancel_subagent(&mut self, session: String) -> Result<()> {
+        self.record_call(CallKind::CancelSubagent, None, || vec![("session_id", json!(session))]);
+        let call = self.prepare(Call::CancelSubagent(session))?;
+        self.transmit(call.bytes);
+        Ok(())
+    }
+
     /// Removes the last turns. Its end comes as [`Output::CallEnded`].
     ///
     /// # Errors

@@ -19,6 +19,14 @@ const CAPABILITIES: [(&str, Option<&str>, &str); 8] = [
     ("hooks", Some("1.8"), "hooks"),
 ];
 
+/// The agents that have a feature which most agents of ACP lack.
+const HAVING: [(&str, &str); 4] = [
+    ("steer", "Claude Code, Codex, kimi-cli, and Kimi Code with the dialect \"kimi-web\""),
+    ("replay", "kimi-cli, and Kimi Code with the dialect \"kimi-web\""),
+    ("undo", "Kimi Code with the dialect \"kimi-web\""),
+    ("fork", "Claude Code, Kimi Code and OpenCode"),
+];
+
 /// The agent's capabilities, by its handshake and version. A call without its capability fails with
 /// [`Error::Unsupported`], without asking the agent.
 ///
@@ -115,6 +123,7 @@ impl Capabilities {
             Call::SetConfigOption { .. } => self.config_options,
             Call::Replay => self.replay,
             Call::Undo(_) => self.undo,
+            Call::CancelSubagent(_) => false,
         }
     }
 }
@@ -143,7 +152,9 @@ pub(super) fn unsupported(server: Option<&ServerInfo>, version: &str, feature: &
              before, or use a newer agent"
         ),
         Some((name, _, field)) => {
-            format!("{agent} does not support `{name}`; check `session.capabilities.{field}` before")
+            let having = HAVING.iter().find(|(feature, _)| feature == name);
+            let having = having.map(|(_, agents)| format!("; it works with {agents}")).unwrap_or_default();
+            format!("{agent} does not support `{name}`; check `session.capabilities.{field}` before{having}")
         }
         None => format!("{agent} does not support {feature}"),
     })

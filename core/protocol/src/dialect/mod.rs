@@ -14,7 +14,7 @@ mod terminal;
 mod version;
 mod wire;
 
-pub use acp::{Acp, Deletion, Listing, SessionParams};
+pub use acp::{Acp, Deletion, Listing, SessionParams, SystemPrompt};
 pub use agents::{AgentKind, Release};
 pub use capabilities::{Capabilities, PolicyReach, agent_name, unsupported_option};
 pub use kimi_web::{KimiWeb, KimiWebListing, KimiWebParams, kimi_web_deleted, kimi_web_deletion};
@@ -284,6 +284,8 @@ pub enum Call {
     Replay,
     /// Removes this many of the last turns.
     Undo(u32),
+    /// Stops the work of the subagent with this session. There is no answer.
+    CancelSubagent(String),
 }
 
 impl Call {
@@ -298,6 +300,7 @@ impl Call {
             Self::SetConfigOption { .. } => "set_config_option",
             Self::Replay => "replay",
             Self::Undo(_) => "undo",
+            Self::CancelSubagent(_) => "cancel_subagent",
         }
     }
 }

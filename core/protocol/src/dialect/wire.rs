@@ -177,7 +177,9 @@ impl Dialect for Wire {
             Call::Steer(input) => jsonrpc::request(id, "steer", &json!({"user_input": input})),
             Call::SetPlanMode(on) => jsonrpc::request(id, "set_plan_mode", &json!({"enabled": on})),
             Call::Replay => jsonrpc::request(id, "replay", &json!({})),
-            Call::SetConfigOption { .. } | Call::Undo(_) => return Err(self.unsupported(call.name())),
+            Call::SetConfigOption { .. } | Call::Undo(_) | Call::CancelSubagent(_) => {
+                return Err(self.unsupported(call.name()));
+            }
         })
     }
 

@@ -30,9 +30,13 @@ use crate::printable::printable_line;
 const MAX_KEPT: usize = 1 << 20;
 /// The number of ids of each connection.
 const IDS: u64 = 1 << 32;
+/// The limit of sessions of subagents, for each connection.
+const MAX_CHILDREN: usize = 1024;
 const INVALID_PARAMS: i64 = -32602;
 /// The gateway of Kimi Code's server sends this when a lost connection works again.
 const CONNECTED: &str = "gateway/connected";
+/// The update with which an agent announces the session of a subagent.
+const SUBAGENT: &str = "subagent_update";
 /// The code of a cancelled request in LSP and ACP.
 const CANCELLED: i64 = -32800;
 
@@ -99,6 +103,8 @@ struct Slot {
     resumes: bool,
     /// The session is being closed.
     leaving: bool,
+    /// The number of its subagents that have a session.
+    children: usize,
 }
 
 /// How the messages of a protocol name a session.
@@ -195,7 +201,14 @@ impl Endpoint {
 
     /// Adds a connection.
     pub fn attach(&mut self, key: ConnectionKey) {
-        self.connections.insert(Slot { key, session: None, opening: false, resumes: false, leaving: false });
+        self.connections.insert(Slot {
+            key,
+            session: None,
+            opening: false,
+            resumes: false,
+            leaving: false,
+            children: 0,
+        });
     }
 
     /// Returns how a connection or a one-off call gets the answer to `initialize`.
@@ -253,6 +266,32 @@ impl Endpoint {
             && let Some(id) = slot.session.take()
         {
             self.sessions.remove(&id);
+            if std::mem::take(&mut slot.children) > 0 {
+                self.sessions.retain(|_, owner| *owner != key);
+            }
+        }
+    }
+
+    /// Notes the session of a subagent that an update announces. Its messages belong to the connection of its parent.
+    fn adopt(&mut self, key: ConnectionKey, message: &Message<'_>, line: &[u8]) {
+        #[derive(Deserialize)]
+        struct Update<'a> {
+            #[serde(borrow, rename = "sessionUpdate")]
+            kind: Text<'a>,
+            #[serde(borrow, rename = "sessionId")]
+            session: Text<'a>,
+        }
+        let Message::Notification { params, .. } = message else { return };
+        if self.names != SessionNames::Acp || memchr::memmem::find(line, SUBAGENT.as_bytes()).is_none() {
+            return;
+        }
+        let Ok(Some(update)) = params.member("update") else { return };
+        let Ok(update) = borrowed::<Update<'_>>(update) else { return };
+        let Some(slot) = self.connections.get_mut(key) else { return };
+        if update.kind.0 == SUBAGENT && slot.children < MAX_CHILDREN && !self.sessions.contains_key(&*update.session.0)
+        {
+            slot.children += 1;
+            self.sessions.insert(update.session.0.into_owned(), key);
         }
     }
 
@@ -295,8 +334,11 @@ impl Endpoint {
             Err(_) if self.names == SessionNames::KimiWeb => return self.nowhere(request),
             Err(_) => return self.oldest(request),
         };
-        match self.sessions.get(&*session) {
-            Some(key) if !self.is_leaving(*key) => Route::To(*key),
+        match self.sessions.get(&*session).copied() {
+            Some(key) if !self.is_leaving(key) => {
+                self.adopt(key, message, line);
+                Route::To(key)
+            }
             Some(_) => self.nowhere(request),
             None => self.keep(session.into_owned(), request, line),
         }
@@ -403,6 +445,9 @@ impl Endpoint {
         let mut lines = Vec::new();
         if let Some(session) = session {
             lines.extend(self.kept.extract_if(.., |(of, _)| of == session).map(|(_, line)| line));
+        }
+        for line in &lines {
+            self.adopt(key, &jsonrpc::parse(line), line);
         }
         self.drop_kept();
         Route::Named(key, lines)

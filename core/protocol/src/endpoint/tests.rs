@@ -324,3 +324,30 @@ proptest! {
         }
     }
 }
+
+fn announcement(parent: &str, child: &str) -> Value {
+    let update = json!({"sessionUpdate": "subagent_update", "sessionId": child});
+    json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": parent, "update": update}})
+}
+
+#[test]
+fn child_messages_reach_connection_of_parent() {
+    let mut endpoint = Endpoint::default();
+    for (key, session) in [(0, "a"), (1, "b")] {
+        let call = opening(&mut endpoint, key);
+        hear(&mut endpoint, &answer(call, named(session)));
+    }
+    assert_eq!(hear(&mut endpoint, &ask(json!(5), "child")), refused(json!(5)));
+    assert_eq!(hear(&mut endpoint, &announcement("b", "child")), heard(Route::To(1)));
+    assert_eq!(hear(&mut endpoint, &announcement("child", "deep")), heard(Route::To(1)));
+    // A session of another connection is not a subagent.
+    assert_eq!(hear(&mut endpoint, &announcement("b", "a")), heard(Route::To(1)));
+    assert_eq!(hear(&mut endpoint, &update("a", 1)), heard(Route::To(0)));
+    for child in ["child", "deep"] {
+        assert_eq!(hear(&mut endpoint, &ask(json!(6), child)), heard(Route::To(1)));
+    }
+    endpoint.remove(1);
+    for child in ["child", "deep"] {
+        assert_eq!(hear(&mut endpoint, &ask(json!(7), child)), refused(json!(7)));
+    }
+}

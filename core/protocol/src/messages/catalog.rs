@@ -10,6 +10,7 @@ use super::types::{self, ContentPart, DisplayBlock};
 pub const OVER_ACP: &[&str] = &[
     "TurnBegin",
     "TurnEnd",
+    "SteerInput",
     "StepBegin",
     "CompactionBegin",
     "CompactionEnd",
@@ -18,6 +19,7 @@ pub const OVER_ACP: &[&str] = &[
     "ToolCall",
     "ToolCallPart",
     "ToolResult",
+    "SubagentEvent",
     "PolicyDecision",
     "HandlerFailed",
     "ApprovalRequest",

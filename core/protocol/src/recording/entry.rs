@@ -195,6 +195,8 @@ pub enum CallKind {
     SetConfigOption,
     /// `session.undo()`.
     Undo,
+    /// `turn.cancel_subagent()`.
+    CancelSubagent,
     /// `session.replay()`.
     Replay,
     /// `session.respond()`.

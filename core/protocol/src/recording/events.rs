@@ -389,6 +389,7 @@ fn dialect(header: &HeaderEntry, messages: &[Value]) -> Box<dyn Dialect> {
             model: text("model"),
             thinking: header.options.get("thinking").and_then(Value::as_bool),
             mcp_servers: Vec::new(),
+            ..SessionParams::default()
         })),
         "kimi-web" => {
             let nonce = messages.iter().find_map(|message| prompt_nonce(&message["params"].to_string()));

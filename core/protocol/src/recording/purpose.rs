@@ -27,7 +27,7 @@ impl Purpose {
         match method {
             "prompt" | "run" | "session/prompt" => Self::Prompt,
             "cancel" | "interrupt" | "session/cancel" => Self::Cancel,
-            "steer" => Self::Steer,
+            "steer" | "_session/steering" => Self::Steer,
             "replay" => Self::Replay,
             "$/cancel_request" => Self::Withdraw,
             "session/close" => Self::Close,

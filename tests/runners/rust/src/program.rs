@@ -141,6 +141,10 @@ impl<'a> Player<'a> {
             "cancel_session" => self.session(op)?.cancel().await.map(|()| Value::Null),
             "cancel" => self.held(op)?.cancel().await?.map(|()| Value::Null),
             "steer" => self.held(op)?.steer(input(op)?).await?.map(|()| Value::Null),
+            "cancel_subagent" => {
+                let subagent = op["subagent"].as_str().ok_or("`subagent` must be text")?;
+                self.held(op)?.cancel_subagent(subagent).await?.map(|()| Value::Null)
+            }
             "respond" => self.respond(op).await?,
             "set_plan_mode" => {
                 let on = op["on"].as_bool().ok_or("`on` must be a boolean")?;

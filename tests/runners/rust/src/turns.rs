@@ -79,6 +79,13 @@ impl Held {
         }
     }
 
+    pub(crate) async fn cancel_subagent(&self, session: &str) -> Result<Result<()>, Problem> {
+        match self {
+            Self::Here(turn) => Ok(turn.cancel_subagent(session).await),
+            Self::Waiting { .. } => Err("its outcome is waited for, nothing else".to_owned()),
+        }
+    }
+
     pub(crate) async fn usage(&self) -> Result<TokenUsage, Problem> {
         match self {
             Self::Here(turn) => Ok(turn.usage()),

@@ -4,6 +4,7 @@
 //! The messages are written without the crate that the client reads them with, so that both sides do not share a
 //! mistake. Tests compare the messages with recordings of the real agent.
 
+mod extensions;
 mod records;
 mod words;
 
@@ -18,6 +19,7 @@ use super::super::history::{History, Record};
 use super::super::types::{Failure, Incoming, Outcome};
 use super::{Server, Sessions, Turn, write_line};
 use crate::messages::Event;
+use extensions::STEERING;
 use records::Records;
 pub(super) use words::text_of;
 use words::{chunk, content, diff, ended, form, kind_of, past, text_block};
@@ -37,8 +39,14 @@ pub(crate) struct Acp {
     session: Option<Session>,
     /// The file with earlier sessions.
     stored: String,
+    /// The parameters of the request that opened the session.
+    pub(crate) opened_with: Value,
     /// Whether the client answers forms.
     has_forms: bool,
+    /// Whether the client reads the sessions of subagents.
+    has_subagents: bool,
+    /// The sessions of subagents that were announced.
+    subagents: Vec<String>,
     /// The session's files, if the agent writes them.
     records: Records,
     asked: Vec<Asked>,
@@ -230,6 +238,9 @@ impl Acp {
             }
             _ if Event::EVENT_TYPES.contains(&kind) => Vec::new(),
             _ => {
+                if kind == "subagent_update" {
+                    self.subagents.extend(payload["sessionId"].as_str().map(str::to_owned));
+                }
                 let mut update = json!({"sessionUpdate": kind});
                 if let (Some(update), Some(payload)) = (update.as_object_mut(), payload.as_object()) {
                     update.extend(payload.clone());
@@ -338,8 +349,10 @@ impl Server {
         let text = |name: &str| params.get(name).and_then(Value::as_str);
         let missing = |name: &str| Failure::new(INVALID_PARAMS, format!("Invalid params: {name}"));
         let session = text("sessionId").unwrap_or_default();
-        if matches!(method, "session/prompt" | "session/close" | "session/set_mode" | "session/set_config_option")
-            && !self.acp.has(session)
+        if matches!(
+            method,
+            "session/prompt" | "session/close" | "session/set_mode" | "session/set_config_option" | STEERING
+        ) && !self.acp.has(session)
         {
             return Err(unknown_session());
         }
@@ -348,24 +361,30 @@ impl Server {
                 self.acp.has_forms =
                     self.profile.forms && params["clientCapabilities"]["elicitation"]["form"].is_object();
                 let server = &self.profile.server;
-                let answer = json!({
+                let mut answer = json!({
                     "protocolVersion": 1,
                     "agentCapabilities": {
                         "loadSession": true,
                         "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
-                        "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}, "fork": {}},
+                        "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}, "fork": {},
+                            "additionalDirectories": {}, "systemPrompt": {"mode": {"override": {}}}},
                         // The scripted agent has no MCP client, so it does not get the program's tools.
                         "mcpCapabilities": {"http": false, "sse": false},
                     },
                     "authMethods": [],
                     "agentInfo": {"name": server.name, "version": server.version},
                 });
+                if self.profile.steer {
+                    answer["_meta"] = json!({"steering": {"supported": true}});
+                }
+                self.acp.has_subagents = params["clientCapabilities"]["subagents"].is_object();
                 self.respond(id, answer);
             }
             "session/new" => {
                 let work_dir = text("cwd").ok_or_else(|| missing("cwd"))?;
                 params.get("mcpServers").and_then(Value::as_array).ok_or_else(|| missing("mcpServers"))?;
                 self.acp.open(format!("session_{}", uuid::Uuid::new_v4()), work_dir);
+                self.acp.opened_with = params.clone();
                 self.history = Default::default();
                 self.open_records();
                 self.respond(id, self.acp.opened(true));
@@ -373,6 +392,7 @@ impl Server {
             }
             "session/resume" | "session/load" | "session/fork" => {
                 self.reopen(session, text("cwd").unwrap_or_default(), method)?;
+                self.acp.opened_with = params.clone();
                 self.open_records();
                 self.respond(id, self.acp.opened(method == "session/fork"));
                 self.tell_commands();
@@ -416,6 +436,7 @@ impl Server {
                 self.turn = Some(Turn::Running(id.to_owned()));
                 return Ok(Some(Incoming::Prompt(content(blocks))));
             }
+            STEERING if self.profile.steer => return self.steer_acp(id, params),
             _ => return Err(Failure::new(METHOD_NOT_FOUND, format!("\"Method not found\": {method}"))),
         }
         Ok(None)
@@ -542,6 +563,9 @@ impl Server {
     pub(super) fn record_acp(&mut self, record: &Record) {
         self.acp.records.event(&record.kind, &record.payload);
         let Some(rpc_id) = &record.request_id else {
+            if record.kind == "SubagentEvent" {
+                return self.tell_of_subagent(&record.payload);
+            }
             let updates = self.acp.updates(&record.kind, &record.payload);
             return self.tell(updates);
         };
@@ -550,7 +574,8 @@ impl Server {
             let begun = self.acp.begin(&call);
             self.tell(begun.into_iter().collect());
         }
-        let session = self.acp.session().map(|(id, ..)| id.to_owned());
+        let of_subagent = record.payload["agent_id"].as_str().filter(|id| self.acp.has_subagent(id));
+        let session = of_subagent.or_else(|| self.acp.session().map(|(id, ..)| id)).map(str::to_owned);
         let form = (self.acp.has_forms && record.kind == "QuestionRequest").then(|| form(&record.payload["questions"]));
         let permission = if form.is_some() { None } else { self.acp.permission(&record.kind, &record.payload) };
         let (choice, method, params) = match (form, permission) {
@@ -581,6 +606,10 @@ impl Server {
     /// Sends nothing for a closed session.
     fn tell(&mut self, updates: Vec<Value>) {
         let Some(session) = self.acp.session().map(|(id, ..)| id.to_owned()) else { return };
+        self.tell_in(&session, updates);
+    }
+
+    fn tell_in(&mut self, session: &str, updates: Vec<Value>) {
         for update in updates {
             let params = json!({"sessionId": session, "update": update});
             write_line(&mut self.output, &json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));

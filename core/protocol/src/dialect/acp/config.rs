@@ -330,7 +330,7 @@ impl Acp {
     pub(super) fn set_option(&mut self, id: &str, option: &str, value: &ConfigValue) -> Result<Vec<u8>> {
         let (method, params) = self.config.call(&self.session()?, option, value);
         let setting = Setting { option: option.to_owned(), value: value.clone() };
-        Ok(self.send_call(method, &params, Asked { id: id.to_owned(), prompt: false, sets: Some(setting) }))
+        Ok(self.send_call(method, &params, Asked { sets: Some(setting), ..Asked::of(id) }))
     }
 
     /// Handles the agent's answer that an option is set.

@@ -95,7 +95,7 @@ pub(super) fn put_into_first(meta: acp::Meta, all: &mut [Incoming]) -> bool {
     found
 }
 
-fn extra_of(event: &mut Event) -> Option<&mut Extra> {
+pub(super) fn extra_of(event: &mut Event) -> Option<&mut Extra> {
     Some(match event {
         Event::ContentPart(ContentPart::Text(part)) => &mut part.extra,
         Event::ContentPart(ContentPart::Think(part)) => &mut part.extra,

@@ -16,6 +16,8 @@ mod opening;
 mod permission;
 mod program;
 mod services;
+mod steering;
+mod subagents;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -34,7 +36,7 @@ use super::{
     Answer, Call, CallDetails, Capabilities, Dialect, Handshake, Incoming, OpeningSession, Services, TerminalAnswer,
     unknown,
 };
-use crate::error::{Error, Result, RpcError, RpcErrorKind};
+use crate::error::{Error, Result, RpcError, RpcErrorKind, local_error};
 use crate::json::object;
 use crate::jsonrpc::{self, Message, RpcFailure};
 use crate::messages::{Json, ServerInfo, StepBegin};
@@ -43,13 +45,16 @@ use config::{Config, Setting};
 pub use deletion::Deletion;
 use form::Form;
 pub use listing::Listing;
-use opening::{Stage, UNAUTHORISED};
+use opening::{Offers, Stage, UNAUTHORISED};
 use permission::Permission;
 use program::Program;
+use steering::Steer;
+use subagents::Children;
 use tools::Tools;
 
 /// The code of a cancelled request in ACP.
 const CANCELLED: i64 = -32800;
+const METHOD_NOT_FOUND: i64 = -32601;
 
 /// The parameters of the session, which ACP sends after the handshake. `Debug` leaves out the servers, because their
 /// headers and variables may be secrets.
@@ -67,6 +72,55 @@ pub struct SessionParams {
     pub thinking: Option<bool>,
     /// The MCP servers of the session.
     pub mcp_servers: Vec<acp::McpServer>,
+    /// Further roots of the session, as absolute paths.
+    pub additional_directories: Vec<PathBuf>,
+    /// The text for the system prompt of the agent.
+    pub system_prompt: Option<SystemPrompt>,
+    /// Members of `_meta` of the request that opens the session.
+    pub meta: Option<acp::Meta>,
+}
+
+/// A text for the system prompt of an agent. Text becomes one that follows the agent's own system prompt.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// use kimi_agent::SystemPrompt;
+/// assert!(!SystemPrompt::from("Answer in one sentence.").overrides);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SystemPrompt {
+    /// The text.
+    pub content: String,
+    /// Whether the text replaces the agent's own system prompt, instead of following it.
+    pub overrides: bool,
+}
+
+impl SystemPrompt {
+    /// Makes a text that replaces the agent's own system prompt.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::SystemPrompt;
+    /// assert!(SystemPrompt::overriding("You are a parser.").overrides);
+    /// ```
+    pub fn overriding(content: impl Into<String>) -> Self {
+        Self { content: content.into(), overrides: true }
+    }
+}
+
+impl From<&str> for SystemPrompt {
+    fn from(content: &str) -> Self {
+        Self { content: content.to_owned(), overrides: false }
+    }
+}
+
+impl From<String> for SystemPrompt {
+    fn from(content: String) -> Self {
+        Self { content, overrides: false }
+    }
 }
 
 impl std::fmt::Debug for SessionParams {
@@ -86,7 +140,7 @@ pub struct Acp {
     /// Whether the session is opened by `session/load`.
     loads: bool,
     server: Option<ServerInfo>,
-    agent: acp::AgentCapabilities,
+    offers: Offers,
     /// The names of the agent's authentication methods.
     logins: Vec<String>,
     capabilities: Capabilities,
@@ -101,12 +155,18 @@ pub struct Acp {
     /// The handlers of files and terminals that were offered.
     services: Services,
     prompting: bool,
-    /// Whether the turn's only step has begun.
+    /// The number of turns so far.
+    turns: u64,
+    /// The number of steps of the turn. A turn has one step, and one more after each steer.
+    steps: i64,
+    /// Whether the current step has begun.
     stepped: bool,
     /// Whether the turn's tokens were reported while it ran.
     counted: bool,
     /// The trace of the turn, for the metadata of prompts.
     trace: Option<Box<TraceContext>>,
+    /// The subagents, once there is one.
+    children: Option<Box<Children>>,
     /// The agent's id of the running compaction.
     compaction: Option<String>,
     /// The pending cancel, which the answer to the prompt completes.
@@ -121,6 +181,15 @@ struct Asked {
     prompt: bool,
     /// The option that the call sets.
     sets: Option<Setting>,
+    /// The steer that the call is.
+    steers: Option<Steer>,
+}
+
+impl Asked {
+    /// A call that is neither a prompt nor one with an effect here.
+    fn of(id: &str) -> Self {
+        Self { id: id.to_owned(), prompt: false, sets: None, steers: None }
+    }
 }
 
 /// An open request of the agent.
@@ -186,7 +255,7 @@ impl Acp {
             stage: Stage::Greeting,
             loads: false,
             server: None,
-            agent: acp::AgentCapabilities::new(),
+            offers: Offers::default(),
             logins: Vec::new(),
             capabilities: Capabilities::default(),
             session: None,
@@ -197,9 +266,12 @@ impl Acp {
             program: None,
             services: Services::default(),
             prompting: false,
+            turns: 0,
+            steps: 0,
             stepped: false,
             counted: false,
             trace: None,
+            children: None,
             compaction: None,
             cancelling: None,
         }
@@ -224,7 +296,7 @@ impl Acp {
     /// Returns the bytes of a request, whose answer is reported under the connection's `id`.
     fn request(&mut self, id: &str, method: &str, params: &impl Serialize) -> Vec<u8> {
         let prompt = method == "session/prompt";
-        self.send_call(method, params, Asked { id: id.to_owned(), prompt, sets: None })
+        self.send_call(method, params, Asked { prompt, ..Asked::of(id) })
     }
 
     fn send_call(&mut self, method: &str, params: &impl Serialize, asked: Asked) -> Vec<u8> {
@@ -251,10 +323,13 @@ impl Acp {
 
     fn read_response(&mut self, id: Option<&str>, outcome: std::result::Result<Json, RpcFailure>) -> Incoming {
         let Some(id) = id else { return Incoming::Response { id: None, outcome } };
-        let Some(asked) = self.calls.take(id) else {
+        let Some(mut asked) = self.calls.take(id) else {
             // Without the original id, which may equal an id of the connection's calls.
             return Incoming::InvalidLine("an answer to no call".to_owned());
         };
+        if let Some(steer) = asked.steers.take() {
+            return self.steered(asked.id, steer, outcome);
+        }
         if !asked.prompt {
             let mut all = Vec::new();
             if let (Some(setting), Ok(answer)) = (&asked.sets, &outcome) {
@@ -288,6 +363,8 @@ impl Acp {
 
     fn begin_turn(&mut self) {
         self.prompting = true;
+        self.turns += 1;
+        self.steps = 0;
         self.stepped = false;
         self.counted = false;
         self.tools.clear();
@@ -299,11 +376,12 @@ impl Acp {
         self.tools.clear();
     }
 
-    /// Begins the turn's only step, since the agent does not report where a step ends.
+    /// Begins the turn's next step, since the agent does not report where a step ends.
     fn begin_step(&mut self, events: &mut Vec<Incoming>) {
         if self.prompting && !self.stepped {
             self.stepped = true;
-            let mut step = StepBegin { n: 1, extra: Default::default() };
+            self.steps += 1;
+            let mut step = StepBegin { n: self.steps, extra: Default::default() };
             step.extra.insert("synthesized", json!(true));
             events.push(Incoming::event(step));
         }
@@ -382,7 +460,7 @@ impl Dialect for Acp {
     }
 
     fn call_details(&self, call_id: &str) -> CallDetails {
-        self.tools.details(call_id)
+        self.details_in_children(call_id).unwrap_or_else(|| self.tools.details(call_id))
     }
 
     fn shares_processes(&self) -> bool {
@@ -445,7 +523,7 @@ impl Dialect for Acp {
                 Ok(self.request(id, "initialize", &params))
             }
             Call::Prompt(input) => {
-                let blocks = content::prompt(input, &self.agent.prompt_capabilities)
+                let blocks = content::prompt(input, &self.offers.prompt)
                     .map_err(|what| self.unsupported(&format!("prompts with {what}")))?;
                 let meta = self.trace.as_deref().map(trace_meta);
                 let params = acp::PromptRequest::new(self.session()?, blocks).meta(meta);
@@ -466,11 +544,16 @@ impl Dialect for Acp {
                 self.config.check(option, value)?;
                 self.set_option(id, option, value)
             }
-            Call::Steer(_) | Call::Replay | Call::Undo(_) => Err(self.unsupported(call.name())),
+            Call::Steer(input) => self.steer(id, call, input),
+            Call::CancelSubagent(session) => self.cancel_subagent(session),
+            Call::Replay | Call::Undo(_) => Err(self.unsupported(call.name())),
         }
     }
 
     fn read(&mut self, message: Message<'_>) -> Incoming {
+        if let Some(child) = self.child_of(&message) {
+            return self.read_of_child(&child, message);
+        }
         match message {
             Message::Notification { method, params } if method == "session/update" => self.read_update(&params),
             Message::Notification { method, params } if method == "$/cancel_request" => {
@@ -545,6 +628,8 @@ impl Dialect for Acp {
                 hint: None,
                 result: None,
             }),
+            (steering::NOT_RUNNING, Call::Steer(_)) => local_error(RpcErrorKind::NoActiveTurn, &failure.message),
+            (METHOD_NOT_FOUND, Call::Steer(_)) => self.unsupported(call.name()),
             (UNAUTHORISED, _) => {
                 let mut error = self.failed(call, failure);
                 if let Error::Rpc(error) = &mut error {

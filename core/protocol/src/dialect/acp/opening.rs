@@ -8,7 +8,7 @@ use agent_client_protocol_schema::v1 as acp;
 use serde_json::{Value, json};
 
 use super::config::Config;
-use super::{Acp, SessionParams, config, failure, services};
+use super::{Acp, SessionParams, SystemPrompt, config, failure, services, steering};
 use crate::dialect::{Capabilities, ConfigValue, Handshake, InitializeParams, PolicyReach, agent_name, known};
 use crate::error::invalid_option;
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
@@ -26,6 +26,41 @@ const END_OF_PAST: &str = "_kimi-agent/end_of_past";
 
 /// Settings to set: the name of the program's option, the id of the agent's option, and the value.
 type Settings = VecDeque<(&'static str, String, ConfigValue)>;
+
+/// What an agent offers, as far as the SDK uses it.
+#[derive(Debug, Default)]
+pub(super) struct Offers {
+    pub(super) prompt: acp::PromptCapabilities,
+    http: bool,
+    sse: bool,
+    load: bool,
+    resume: bool,
+    fork: bool,
+    directories: bool,
+    system_prompt: bool,
+    override_prompt: bool,
+    pub(super) steering: bool,
+}
+
+impl Offers {
+    fn read(agent: acp::AgentCapabilities, meta: Option<&acp::Meta>) -> Self {
+        let session = &agent.session_capabilities;
+        let system_prompt = session.system_prompt.as_ref();
+        Self {
+            http: agent.mcp_capabilities.http,
+            sse: agent.mcp_capabilities.sse,
+            load: agent.load_session,
+            resume: session.resume.is_some(),
+            fork: session.fork.is_some(),
+            directories: session.additional_directories.is_some(),
+            system_prompt: system_prompt.is_some(),
+            override_prompt: system_prompt
+                .is_some_and(|offered| offered.mode.as_ref().is_some_and(|modes| modes.override_.is_some())),
+            steering: steering::is_offered(meta),
+            prompt: agent.prompt_capabilities.meta(None),
+        }
+    }
+}
 
 /// The state of the opening.
 #[derive(Debug)]
@@ -50,7 +85,8 @@ pub(super) fn initialize_request(params: &InitializeParams) -> acp::InitializeRe
         .notices(acp::NoticeCapabilities::new())
         .compaction(acp::CompactionCapabilities::new());
     let capabilities =
-        services::offered(params.services, acp::ClientCapabilities::new().elicitation(form).session(session));
+        services::offered(params.services, acp::ClientCapabilities::new().elicitation(form).session(session))
+            .subagents(acp::SubagentCapabilities::new());
     acp::InitializeRequest::new(ProtocolVersion::V1).client_info(client).client_capabilities(capabilities)
 }
 
@@ -93,20 +129,24 @@ impl Acp {
             )));
         }
         self.server = server(answer.agent_info);
-        self.agent = answer.agent_capabilities;
+        self.offers = Offers::read(answer.agent_capabilities, answer.meta.as_ref());
         self.logins = answer.auth_methods.iter().map(|method| method.name().to_owned()).collect();
         let SessionParams { work_dir, session_id, fork_of, mcp_servers, .. } = &self.params;
-        let http = self.agent.mcp_capabilities.http;
+        let http = self.offers.http;
         if !http && mcp_servers.iter().any(|server| matches!(server, acp::McpServer::Http(_))) {
             return Err(self.unsupported("MCP servers over HTTP"));
+        }
+        if !self.offers.sse && mcp_servers.iter().any(|server| matches!(server, acp::McpServer::Sse(_))) {
+            return Err(self.unsupported("MCP servers over SSE"));
         }
         // Without this the program gets an error that its tools are not supported.
         let program = self.program.as_ref().filter(|_| http).map(|program| program.server());
         let servers: Vec<_> = mcp_servers.iter().chain(&program).collect();
         let mut params = json!({"cwd": work_dir, "mcpServers": servers});
+        self.add_wishes(&mut params)?;
         let method = match (fork_of, session_id) {
             (Some(id), _) => {
-                if self.agent.session_capabilities.fork.is_none() {
+                if !self.offers.fork {
                     return Err(self.unsupported("fork"));
                 }
                 params["sessionId"] = json!(id);
@@ -115,10 +155,10 @@ impl Acp {
             (None, None) => "session/new",
             (None, Some(id)) => {
                 params["sessionId"] = json!(id);
-                match (&self.agent.session_capabilities.resume, self.agent.load_session) {
-                    (Some(_), _) => "session/resume",
-                    (None, true) => "session/load",
-                    (None, false) => {
+                match (self.offers.resume, self.offers.load) {
+                    (true, _) => "session/resume",
+                    (false, true) => "session/load",
+                    (false, false) => {
                         return Err(self.unsupported(
                             "`session_id`: it cannot resume sessions; leave the option out to open a new session",
                         ));
@@ -129,6 +169,30 @@ impl Acp {
         self.loads = method == "session/load";
         self.stage = Stage::Session;
         Ok((method, params))
+    }
+
+    /// Adds what the program wants of the session beyond its directory and its servers.
+    fn add_wishes(&self, params: &mut Value) -> Result<()> {
+        let SessionParams { additional_directories, system_prompt, meta, .. } = &self.params;
+        if !additional_directories.is_empty() {
+            if !self.offers.directories {
+                return Err(self.unsupported("`additional_directories`"));
+            }
+            params["additionalDirectories"] = json!(additional_directories);
+        }
+        if let Some(SystemPrompt { content, overrides }) = system_prompt {
+            let offers = &self.offers;
+            if !(if *overrides { offers.override_prompt } else { offers.system_prompt }) {
+                let mode = if *overrides && offers.system_prompt { " with the mode \"override\"" } else { "" };
+                return Err(self.unsupported(&format!("`system_prompt`{mode}; Claude Code does")));
+            }
+            let mode = if *overrides { "override" } else { "append" };
+            params["systemPrompt"] = json!({"mode": mode, "content": [{"type": "text", "text": content}]});
+        }
+        if let Some(meta) = meta {
+            params["_meta"] = json!(meta);
+        }
+        Ok(())
     }
 
     /// Handles the answer with the session, and sets the program's settings.
@@ -279,16 +343,16 @@ impl Acp {
             });
         };
         self.capabilities = Capabilities {
-            external_tools: self.agent.mcp_capabilities.http,
+            external_tools: self.offers.http,
             // Asked by a form, or by a permission request with more choices than yes and no.
             questions: true,
             approval_feedback: false,
-            steer: false,
+            steer: self.offers.steering,
             plan_mode: self.config.has_plan(),
             config_options: !self.config.options().is_empty(),
             replay: false,
             undo: false,
-            fork: self.agent.session_capabilities.fork.is_some(),
+            fork: self.offers.fork,
             hooks: Vec::new(),
             policy: PolicyReach::Approvals,
             files: true,

@@ -5,9 +5,13 @@ mod config;
 mod decisions;
 mod forms;
 mod generated;
+mod opening;
 mod others;
 mod records;
+mod schema;
 mod services;
+mod steering;
+mod subagents;
 mod tools;
 mod unrecorded;
 mod version_2;
@@ -160,6 +164,11 @@ impl Player {
             let offered = ours["params"]["clientCapabilities"].as_object_mut().expect("capabilities");
             assert_eq!(offered.remove("session"), Some(json!({"compaction": {}, "notices": {}})));
         }
+        if line["method"] == "initialize" && params["clientCapabilities"]["subagents"].is_null() {
+            // Recorded before the SDK read the sessions of subagents.
+            let offered = ours["params"]["clientCapabilities"].as_object_mut().expect("capabilities");
+            assert_eq!(offered.remove("subagents"), Some(json!({})));
+        }
         assert_eq!(ours, *line);
     }
 
@@ -233,6 +242,11 @@ fn told(scope: Scope, event: &Event) -> String {
         Event::QuestionRequest(request) => format!("which {} {}", request.id, json!(request.questions)),
         Event::StatusUpdate(update) => format!("status {}", json!(update)),
         Event::Unknown(unknown) => format!("unknown {}", unknown.kind),
+        Event::SubagentEvent(subagent) => {
+            let of = [&subagent.session_id, &subagent.title, &subagent.state, &subagent.parent_tool_call_id];
+            let of = of.map(|name| name.as_deref().unwrap_or("-")).join(" ");
+            format!("[{of}] {}", told(Scope::Replay(0), &subagent.event))
+        }
         other => other.type_name().to_owned(),
     };
     if scope == Scope::Outside { format!("outside: {told}") } else { told }

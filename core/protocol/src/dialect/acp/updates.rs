@@ -9,7 +9,7 @@ use agent_client_protocol_schema::v1::{
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{Acp, config, content, meta, tools, unknown};
+use super::{Acp, config, content, meta, subagents, tools, unknown};
 use crate::dialect::Incoming;
 use crate::json::object;
 use crate::json::scan::{for_each_member, plain_text_part, text_of};
@@ -108,6 +108,11 @@ impl Acp {
         if !self.is_ours(&session) {
             return noise(format!("of another session, `{session}`"));
         }
+        if update.kind == subagents::UPDATE {
+            let mut all = Vec::new();
+            self.subagent_updated(update.text, update.meta, &mut all);
+            return Incoming::batch(all);
+        }
         if !ASIDE.contains(&&*update.kind) && update.kind != NOTICE && self.is_past() {
             return Incoming::Batch(Vec::new());
         }
@@ -153,7 +158,7 @@ impl Acp {
     }
 
     /// Converts an update without a counterpart to an unknown event.
-    fn pass_on(&mut self, kind: &str, update: &str, error: Option<String>, all: &mut Vec<Incoming>) {
+    pub(super) fn pass_on(&mut self, kind: &str, update: &str, error: Option<String>, all: &mut Vec<Incoming>) {
         let event = unknown(kind, update, error);
         if ASIDE.contains(&kind) {
             all.push(Incoming::out_of_turn(event));
@@ -186,11 +191,13 @@ impl Acp {
             },
             SessionUpdate::ToolCall(call) => {
                 self.begin_step(all);
+                self.note_sessions(&call.tool_call_id.0, &call.content);
                 let (id, name, fields) = taken_apart(call);
                 self.tool_call(&id, &name, fields, meta.as_ref(), all);
             }
             SessionUpdate::ToolCallUpdate(update) => {
                 self.begin_step(all);
+                self.note_sessions(&update.tool_call_id.0, update.fields.content.as_deref().unwrap_or_default());
                 self.tool_update(&update.tool_call_id.0, update.fields, meta.as_ref(), all);
             }
             SessionUpdate::CurrentModeUpdate(update) => {

@@ -248,6 +248,9 @@ impl KimiWeb {
             parent_tool_call_id: subagent.parent_call.clone(),
             agent_id: Some(agent.to_owned()),
             subagent_type: subagent.name.clone(),
+            session_id: None,
+            title: None,
+            state: None,
             event: Box::new(event),
             extra: Default::default(),
         };

@@ -280,7 +280,9 @@ impl Dialect for KimiWeb {
                 let (path, asked) = (self.path("/profile")?, Asked::Plain(id.to_owned()));
                 Ok(self.post(asked, &path, &json!({"agent_config": {"plan_mode": on}})))
             }
-            Call::SetConfigOption { .. } => Err(super::unsupported(self.server.as_ref(), NAME, call.name())),
+            Call::SetConfigOption { .. } | Call::CancelSubagent(_) => {
+                Err(super::unsupported(self.server.as_ref(), NAME, call.name()))
+            }
             Call::Replay => self.begin_replay(id),
             Call::Undo(count) => {
                 let (path, asked) = (self.path(":undo")?, Asked::Plain(id.to_owned()));

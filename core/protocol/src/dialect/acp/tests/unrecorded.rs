@@ -68,7 +68,10 @@ fn session_fork_needs_capability() {
     assert!(sent.is_empty());
     assert_eq!(
         player.trace,
-        ["not opened: unsupported: fake 1 (ACP 1) does not support `fork`; check `session.capabilities.fork` before"]
+        [
+            "not opened: unsupported: fake 1 (ACP 1) does not support `fork`; check `session.capabilities.fork` before; it \
+          works with Claude Code, Kimi Code and OpenCode"
+        ]
     );
 }
 
@@ -419,7 +422,12 @@ fn unsupported_calls_are_refused_by_name() {
         assert_eq!(error.to_string(), {
             let field = if call.name() == "set_plan_mode" { "plan_mode" } else { call.name() };
             let name = call.name();
-            format!("the agent (ACP 1) does not support `{name}`; check `session.capabilities.{field}` before")
+            let having = match name {
+                "steer" => "; it works with Claude Code, Codex, kimi-cli, and Kimi Code with the dialect \"kimi-web\"",
+                "replay" => "; it works with kimi-cli, and Kimi Code with the dialect \"kimi-web\"",
+                _ => "",
+            };
+            format!("the agent (ACP 1) does not support `{name}`; check `session.capabilities.{field}` before{having}")
         });
     }
     let image = crate::messages::Content::from(ContentPart::image_url("data:image/png;base64,AAAA"));
