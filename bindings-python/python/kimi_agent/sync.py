@@ -163,7 +163,7 @@ class Turn(Waiter[T_co]):
         run(self._inner.cancel())
 
     def steer(self, content: UserInput) -> None:
-        """Says something to the model while the turn runs (from Wire 1.4 on; over ACP no agent can be steered).
+        """Says something to the model while the turn runs (from Wire 1.4 on; over ACP with Claude Code and Codex).
 
         A `SteerInput` event says that it has reached the model.
 
@@ -182,6 +182,24 @@ class Turn(Waiter[T_co]):
         'You said: Only the unit tests'
         """
         run(self._inner.steer(content))
+
+    def cancel_subagent(self, session_id: str) -> None:
+        """Stops the work of a subagent, while the turn and its other subagents continue (over ACP).
+
+        The open requests of the subagent are answered as cancelled.
+
+        Args:
+            session_id: The `session_id` of a `SubagentEvent`.
+
+        Raises:
+            Unsupported: The agent does not permit it for this subagent, or cannot cancel subagents at all.
+            InvalidOption: No subagent has this session.
+
+        >>> for event in turn:
+        ...     if isinstance(event, SubagentEvent) and event.session_id:
+        ...         turn.cancel_subagent(event.session_id)
+        """
+        run(self._inner.cancel_subagent(session_id))
 
     def respond(self, request: Request, answer: Answer) -> None:
         """Answers a request of this turn, if `on_approval` or `on_question` is "manual".

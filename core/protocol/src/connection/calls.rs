@@ -102,8 +102,10 @@ impl Connection {
     /// the error that closed the connection.
     pub fn cancel_subagent(&mut self, session: String) -> Result<()> {
         self.record_call(CallKind::CancelSubagent, None, || vec![("session_id", json!(session))]);
+        let asked = self.dialect.requests_of_subagent(&session);
         let call = self.prepare(Call::CancelSubagent(session))?;
         self.transmit(call.bytes);
+        self.withdraw_answered(&asked);
         Ok(())
     }
 

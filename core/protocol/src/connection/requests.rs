@@ -255,6 +255,16 @@ impl Connection {
         }
     }
 
+    /// Withdraws requests that the dialect has answered as cancelled.
+    pub(super) fn withdraw_answered(&mut self, rpc_ids: &[String]) {
+        let is_meant = |pending: &Pending| matches!(&pending.reply_to, ReplyTo::Agent(id) if rpc_ids.contains(id));
+        for (key, pending) in self.requests.withdraw(is_meant) {
+            self.record_withdrawn(&pending);
+            self.outputs.push_back(Output::Withdrawn(key));
+            self.record_rejection(pending, RejectedBy::Cancelled);
+        }
+    }
+
     /// Handles the agent's report that an approval is resolved: by `approve_for_session` for another request, or by the
     /// end of its turn.
     pub(super) fn resolved(&mut self, response: &ApprovalResponse) {

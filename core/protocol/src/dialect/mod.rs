@@ -545,6 +545,12 @@ pub trait Dialect: Send + std::fmt::Debug {
         None
     }
 
+    /// Returns the ids of the open requests of the subagent with this session, and of the subagents below it. A call that
+    /// cancels the subagent answers them.
+    fn requests_of_subagent(&self, _session: &str) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Returns the bytes of a message that cancels this call. Empty if the protocol has no such message.
     fn give_up(&mut self, _id: &str) -> Vec<u8> {
         Vec::new()

@@ -480,6 +480,11 @@ impl Dialect for Acp {
         matches!(self.stage, Stage::Session).then(|| OpeningSession::of(session_id.as_ref(), fork_of.as_ref()))
     }
 
+    fn requests_of_subagent(&self, session: &str) -> Vec<String> {
+        let asked = self.child(session).into_iter().flat_map(|child| &child.asked);
+        asked.filter(|rpc_id| self.open.contains_key(*rpc_id)).cloned().collect()
+    }
+
     fn give_up(&mut self, id: &str) -> Vec<u8> {
         let number = self.calls.number(|asked| asked.id == id);
         let bytes = number.map(|number| jsonrpc::notification("$/cancel_request", &json!({"requestId": number})));

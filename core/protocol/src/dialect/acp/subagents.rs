@@ -35,12 +35,12 @@ pub(super) struct Children {
 }
 
 #[derive(Debug)]
-struct Child {
+pub(super) struct Child {
     title: Option<String>,
     state: Option<String>,
     can_cancel: bool,
-    /// The ids of its requests.
-    asked: Vec<String>,
+    /// The ids of its requests, and of those of its own subagents.
+    pub(super) asked: Vec<String>,
     acp: Box<Acp>,
 }
 
@@ -300,6 +300,12 @@ impl Acp {
             }
         }
         Ok(bytes)
+    }
+
+    pub(super) fn child(&self, session: &str) -> Option<&Child> {
+        let above = self.child_with(session)?;
+        let child = self.children.as_ref()?.all.get(above)?;
+        if above == session { Some(child) } else { child.acp.child(session) }
     }
 
     fn child_mut(&mut self, session: &str) -> Option<&mut Child> {

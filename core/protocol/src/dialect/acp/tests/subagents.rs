@@ -142,6 +142,8 @@ fn cancelled_subagent_gets_cancel_and_answers() {
     let cancel = json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "g"}});
     let cancelled = json!({"jsonrpc": "2.0", "id": 7, "result": {"outcome": {"outcome": "cancelled"}}});
     assert_eq!(sent, [cancel, cancelled]);
+    let asked: Vec<_> = player.asked.iter().map(|(_, request)| request.request_id()).collect();
+    assert_eq!(asked, [Some("8")], "the request of the subagent is withdrawn");
     let unknown = player.connection.cancel_subagent("other".to_owned()).expect_err("no such subagent");
     assert_eq!(unknown.code(), "invalid_option");
     player.hear(&of("s", json!({"sessionUpdate": "subagent_update", "sessionId": "c", "capabilities": null})));
