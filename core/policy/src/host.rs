@@ -31,6 +31,12 @@ impl Host {
         &self.names
     }
 
+    /// The names of the host, and of the hosts above it.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        let above = |name: &'_ String| name.match_indices('.').map(|(at, _)| at + 1).collect::<Vec<_>>();
+        self.names.iter().flat_map(move |name| std::iter::once(0).chain(above(name)).map(|at| &name[at..]))
+    }
+
     pub(crate) fn is_known(&self) -> bool {
         self.known.is_some()
     }
@@ -322,9 +328,10 @@ impl HostPattern {
         Ok(Self { canonical: canonical(&name), name, port })
     }
 
-    /// The names by which a host that matches can be found, if the pattern is one host.
-    pub(crate) fn exact(&self) -> Option<impl Iterator<Item = &String>> {
-        (!self.name.starts_with('*')).then(|| std::iter::once(&self.name).chain(&self.canonical))
+    /// The names by which a host that matches can be found: its own, or that of the hosts above it.
+    pub(crate) fn keys(&self) -> Option<impl Iterator<Item = &str>> {
+        let name = self.name.strip_prefix("*.").unwrap_or(&self.name);
+        (!name.contains('*')).then(|| std::iter::once(name).chain(self.canonical.as_deref()))
     }
 
     /// An address that matches.

@@ -404,6 +404,10 @@ impl Policy {
                 Certainty::Maybe => maybe = maybe.or(Some(rule)),
                 Certainty::No => {}
             }
+            // No rule is certain about a glob.
+            if maybe.is_some() && part.is_glob() {
+                break;
+            }
         }
         if maybe.is_some() {
             return Some(Verdict { decision: self.undecidable(), rule: maybe, is_certain: false });

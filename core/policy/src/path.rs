@@ -211,7 +211,17 @@ impl FilePath {
 
     /// Whether rules have to be compared that name no part of the path.
     pub(crate) fn is_wide(&self) -> bool {
-        !self.certain || self.whole || self.glob.is_some() || is_glob(&self.text)
+        self.whole || self.glob.is_some() || is_glob(&self.text)
+    }
+
+    /// Whether the call names files by a glob.
+    pub(crate) fn is_glob_of_call(&self) -> bool {
+        self.glob.is_some()
+    }
+
+    /// Whether the path of the file is known.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.certain
     }
 
     /// Whether it is the working directory or below it.

@@ -1,8 +1,9 @@
 //! A list of rules, with an index of those that a part can match: the time of a decision does not grow with the other rules.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::Tool;
+use crate::command::pattern::plain_path;
 use crate::command::{Word, base_name};
 use crate::kinds::Kind;
 use crate::rule::{Rule, Subject};
@@ -22,7 +23,7 @@ pub(crate) struct RuleList {
 #[derive(Clone, Debug, Default)]
 struct Index {
     /// Rules for commands by the name of the command.
-    commands: HashMap<String, Vec<usize>>,
+    commands: HashMap<String, Commands>,
     /// Rules for paths by a name in the path, or by the ending of a name.
     paths: HashMap<String, Vec<usize>>,
     /// Rules for requests by host.
@@ -36,6 +37,45 @@ struct Index {
     rest: Vec<usize>,
 }
 
+/// Rules for one command.
+#[derive(Clone, Debug, Default)]
+struct Commands {
+    /// Rules with no word that a command needs to have.
+    any: Vec<usize>,
+    by_word: HashMap<String, Vec<usize>>,
+}
+
+impl Commands {
+    /// Finds the rules for a command with these words, in lower case. Nothing stands for a word that is not known.
+    fn find(&self, words: Option<&HashSet<String>>, found: &mut Vec<usize>) {
+        found.extend(&self.any);
+        match words {
+            Some(words) if words.len() < self.by_word.len() => {
+                found.extend(words.iter().filter_map(|word| self.by_word.get(word)).flatten());
+            }
+            Some(words) => {
+                let has = |(word, _): &(&String, &Vec<usize>)| words.contains(*word);
+                found.extend(self.by_word.iter().filter(has).flat_map(|(_, rules)| rules));
+            }
+            None => found.extend(self.by_word.values().flatten()),
+        }
+    }
+}
+
+/// The words of a command as rules compare them.
+fn known_words<'a>(words: impl Iterator<Item = Option<&'a str>>) -> Option<HashSet<String>> {
+    let mut known = HashSet::new();
+    for word in words {
+        let word = word?.to_lowercase();
+        if word.contains('/') {
+            known.insert(plain_path(&word));
+        }
+        known.insert(base_name(&word));
+        known.insert(word);
+    }
+    Some(known)
+}
+
 fn is_path(kind: Kind) -> bool {
     matches!(kind, Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search)
 }
@@ -47,7 +87,13 @@ impl Index {
             (Kind::Execute, ..) => {
                 self.all_commands.push(at);
                 match pattern.command.name() {
-                    Some(name) => self.commands.entry(name).or_default().push(at),
+                    Some(name) => {
+                        let commands = self.commands.entry(name).or_default();
+                        match pattern.command.key_word() {
+                            Some(word) => commands.by_word.entry(word.to_owned()).or_default().push(at),
+                            None => commands.any.push(at),
+                        }
+                    }
                     None => self.rest.push(at),
                 }
             }
@@ -60,8 +106,8 @@ impl Index {
             }
             (Kind::Fetch, _, Some(host)) => {
                 self.all_hosts.push(at);
-                match host.exact() {
-                    Some(names) => names.for_each(|name| self.hosts.entry(name.clone()).or_default().push(at)),
+                match host.keys() {
+                    Some(names) => names.for_each(|name| self.hosts.entry(name.to_owned()).or_default().push(at)),
                     None => self.rest.push(at),
                 }
             }
@@ -71,35 +117,42 @@ impl Index {
 
     fn find(&self, part: &Part, found: &mut Vec<usize>) {
         found.extend(&self.rest);
-        let mut add = |map: &HashMap<String, Vec<usize>>, name: &str| {
-            if let Some(places) = map.get(name) {
-                found.extend(places);
-            }
-        };
         match &part.target {
             Target::Command(command) => match command.words().first() {
-                Some(Word::Literal(name)) => add(&self.commands, &base_name(name)),
+                Some(Word::Literal(name)) => {
+                    if let Some(commands) = self.commands.get(&base_name(name)) {
+                        let words = known_words(command.words()[1..].iter().map(Word::literal));
+                        commands.find(words.as_ref(), found);
+                    }
+                }
                 _ => found.extend(&self.all_commands),
             },
             Target::Path(path) if self.all_paths.is_empty() || path.is_wide() => found.extend(&self.all_paths),
             Target::Path(path) => {
                 for name in path.names() {
-                    add(&self.paths, name);
+                    found.extend(self.paths.get(name).into_iter().flatten());
                     if let Some((_, ending)) = name.rsplit_once('.') {
-                        add(&self.paths, &format!("*.{ending}"));
+                        found.extend(self.paths.get(&format!("*.{ending}")).into_iter().flatten());
                     }
                 }
                 found.extend(&self.wide_paths);
+                if !path.is_certain() {
+                    found.extend(self.all_paths.first());
+                }
             }
             Target::Host(host) => {
-                host.names().iter().for_each(|name| add(&self.hosts, name));
+                found.extend(host.keys().filter_map(|name| self.hosts.get(name)).flatten());
                 if !host.is_known() {
-                    found.extend(&self.all_hosts);
+                    // All others may match as well, so the first stands for them.
+                    found.extend(self.all_hosts.first());
                 }
             }
             Target::Opaque(text) => {
                 if !self.commands.is_empty() {
-                    text.words.iter().for_each(|word| add(&self.commands, &base_name(word)));
+                    let words = known_words(text.words.iter().map(|word| Some(&**word))).unwrap_or_default();
+                    let names: HashSet<String> = words.iter().map(|word| base_name(word)).collect();
+                    let commands = names.iter().filter_map(|name| self.commands.get(name));
+                    commands.for_each(|commands| commands.find(Some(&words), found));
                 }
                 // All others may match as well, so the first of each kind stands for them.
                 found.extend(

@@ -44,6 +44,12 @@ impl CommandPattern {
         self.lower.first().filter(|name| !name.contains('*')).map(|name| base_name(name))
     }
 
+    /// A word that every command that matches has, in lower case.
+    pub(crate) fn key_word(&self) -> Option<&str> {
+        let arguments = self.lower.get(1..)?;
+        arguments.iter().find(|word| !word.starts_with('-') && !word.contains(['*', '/'])).map(|word| &**word)
+    }
+
     /// The text of a command that matches.
     pub(crate) fn witness(&self) -> String {
         let spelled = |word: &String| {
@@ -216,7 +222,7 @@ fn is_same_word(pattern: &str, word: &str) -> bool {
 }
 
 /// A path without `.`, `..` and empty parts.
-fn plain_path(text: &str) -> String {
+pub(crate) fn plain_path(text: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in text.split('/') {
         match part {

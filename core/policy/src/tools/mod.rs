@@ -96,6 +96,11 @@ impl Part {
         }
     }
 
+    /// Whether the target is a glob.
+    pub(crate) fn is_glob(&self) -> bool {
+        matches!(&self.target, Target::Path(path) if path.is_glob_of_call())
+    }
+
     /// What a comparison with a rule takes, in bytes that are compared.
     pub(crate) fn weight(&self) -> usize {
         let words = |words: &[Word]| words.iter().map(|word| word.text().len() + 8).sum();
