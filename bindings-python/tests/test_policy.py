@@ -60,6 +60,21 @@ def test_attacks_are_refused(tmp_path: Path) -> None:
     assert wrong == []
 
 
+def test_check_agrees_with_all_ways_of_deciding(tmp_path: Path) -> None:
+    """The test of the Node package plays this table through sessions, a batch and the command, too."""
+    table = json.loads((Path(__file__).parents[2] / "tests/policy/agreement.json").read_text("utf-8"))
+    for file in table["files"]:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    policy = Policy(table["policy"])
+    found = [{**call, "expect": policy.check(call, tmp_path).decision} for call in table["calls"]]
+    if sys.platform == "win32":
+        # No rule knows the shell of a command there.
+        assert [call for call in found if call["name"] == "Shell" and call["expect"] == "allow"] == []
+    else:
+        assert found == table["calls"]
+
+
 def test_preset_lists_its_rules_and_can_be_extended() -> None:
     policy = Policy({"extends": "read-only", "allow": ["execute(make test)"]})
     assert {"read(**)", "execute(make test)"} <= set(policy.rules["allow"])

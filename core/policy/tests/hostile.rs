@@ -84,6 +84,21 @@ fn attacks_are_refused() {
     assert!(wrong.is_empty() && count >= 2500, "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// Tests of the packages play this table through sessions, a batch and the command, too.
+#[cfg(unix)]
+#[test]
+fn check_agrees_with_all_ways_of_deciding() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/policy/agreement.json");
+    let mut table: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    table["links"] = serde_json::json!({});
+    let (dir, _) = work_dir(&table);
+    let policy = Policy::from_value(&table["policy"]).unwrap();
+    for call in table["calls"].as_array().unwrap() {
+        let verdict = policy.check_json(call, dir.path()).unwrap();
+        assert_eq!(verdict.decision.as_str(), call["expect"], "{call}: {}", verdict.reason);
+    }
+}
+
 #[test]
 fn hidden_command_is_never_allowed() {
     let policy = Policy::from_toml(RULES).unwrap();
