@@ -33,7 +33,10 @@ export interface ToolCallRecord {
 export interface RejectedApproval {
   /** The tool call that needed the approval; absent if the agent never named the call. */
   tool_call?: ToolCallInfo;
-  /** The action, from its request. Above 4 KiB it is cut. */
+  /**
+   * The action, from its request. For a call that was denied before the agent asked: the model's description of the command, the
+   * command, or the name of the tool. Above 4 KiB it is cut.
+   */
   description: string;
   /**
    * The reason: `no_handler`, no handler was set; `handler`, `onApproval` or `respond()`; `handler_failed`,

@@ -26,11 +26,6 @@ pub(crate) fn parse(text: &str) -> Host {
 }
 
 impl Host {
-    /// The names under which a rule can name the host exactly. Empty if the address is not understood.
-    pub(crate) fn names(&self) -> &[String] {
-        &self.names
-    }
-
     /// The names of the host, and of the hosts above it.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         let above = |name: &'_ String| name.match_indices('.').map(|(at, _)| at + 1).collect::<Vec<_>>();
