@@ -69,12 +69,12 @@ impl Child {
                 self.acp.begin_turn();
                 let task = update.get("description").and_then(Value::as_str).or(self.title.as_deref());
                 let user_input = task.unwrap_or_default().into();
-                Some(TurnBegin { user_input, synthesized: Some(true).into(), extra: Default::default() }.into())
+                Some(TurnBegin { user_input, synthesized: Some(true), extra: Default::default() }.into())
             }
             "idle" if self.acp.prompting => {
                 self.acp.end_turn();
                 self.asked.clear();
-                let mut end = TurnEnd { synthesized: Some(true).into(), extra: Default::default() };
+                let mut end = TurnEnd { synthesized: Some(true), extra: Default::default() };
                 if let Some(reason) = state.get("stopReason").filter(|reason| reason.is_string()) {
                     end.extra.insert("stop_reason", reason.clone());
                 }
