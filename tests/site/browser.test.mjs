@@ -129,6 +129,47 @@ for (const [page, [type, [address, title]]] of Object.entries(pages).entries()) 
   }
 }
 
+/** What a reader would see as broken: words in two lines, empty pictures, wide tables, groups of tabs that ran into each other. */
+const flaws = (tab, isWide) =>
+  tab.evaluate((mayNotScroll) => {
+    const found = [];
+    const article = document.querySelector("article");
+    for (const picture of article.querySelectorAll("img")) if (picture.naturalWidth === 0) found.push(`empty: ${picture.src}`);
+    const walker = document.createTreeWalker(article, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      if (!node.parentElement.checkVisibility() || node.parentElement.closest("pre")) continue;
+      for (const { index, 0: word } of node.data.matchAll(/[A-Za-z]{4,}/g)) {
+        const range = document.createRange();
+        range.setStart(node, index);
+        range.setEnd(node, index + word.length);
+        const lines = new Set([...range.getClientRects()].filter((box) => box.width > 0).map((box) => Math.round(box.top)));
+        if (lines.size > 1) found.push(`broken: ${word}`);
+      }
+    }
+    for (const table of mayNotScroll ? article.querySelectorAll("table") : []) {
+      if (table.scrollWidth > article.clientWidth) found.push(`wide: ${table.rows[0].innerText}`);
+    }
+    for (const group of article.querySelectorAll(".tabbed-set")) {
+      const labels = [...group.querySelectorAll(":scope > .tabbed-labels > label")].map((label) => label.textContent.trim());
+      if (new Set(labels).size !== labels.length) found.push(`tabs: ${labels}`);
+    }
+    return found;
+  }, isWide);
+
+for (const width of [400, 800, 1300]) {
+  test(`pages_have_no_broken_words_tables_or_tabs_${width}`, async () => {
+    const { tab, open, close } = await openTab();
+    await tab.setViewport({ width, height: 900 });
+    const all = ["index", "SKILL", "guides/run-many-prompts", "guides/structured-output", "reference/options", "reference/errors", "evidence/real-servers"];
+    for (const page of all) {
+      await open(`${page}.html`);
+      assert.deepEqual(await flaws(tab, width === 1300), [], page);
+      if (page === "index") assert.ok(await tab.$(".tabbed-set"), "the home page has its example");
+    }
+    await close();
+  });
+}
+
 test("chosen_language_is_remembered_on_other_pages", async () => {
   const { tab, problems, open, close } = await openTab();
   await open("index.html");
