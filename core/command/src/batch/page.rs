@@ -6,18 +6,25 @@ use std::time::Duration;
 
 use kimi_agent_client::batch::JobResult;
 use kimi_agent_files::{check_output, write_output};
-use kimi_agent_protocol::printable::printable_line;
+use kimi_agent_protocol::PromptResult;
+use kimi_agent_protocol::printable::{printable, printable_line};
 
 use crate::{Failure, inspect, page};
 
 /// Everything that the page needs is in it.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem}\
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:96rem;padding:0 1rem}\
     table{border-collapse:collapse;width:100%}th,td{border-bottom:1px solid #8884;padding:.3rem .6rem;text-align:left;\
-    vertical-align:top;overflow-wrap:anywhere}td.n{text-align:right;white-space:nowrap}.failed{color:#c22}\
-    :root{color-scheme:light dark}";
+    vertical-align:top}.facts{width:auto}.jobs{overflow-x:auto}td.n{text-align:right;white-space:nowrap}\
+    td.t{min-width:11rem;overflow-wrap:anywhere}td.k{max-width:9rem;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}\
+    pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.3rem 0;font:13px/1.5 ui-monospace,monospace}\
+    .failed{color:#c22}#only:checked~.jobs tr.good{display:none}:root{color-scheme:light dark}";
 /// The longest text in a cell, in characters.
 const LONGEST: usize = 300;
+/// The longest answer, in characters.
+const LONGEST_ANSWER: usize = 4000;
+/// How much of an answer is shown before a click, in characters.
+const SUMMARY: usize = 120;
 
 /// The report.
 #[derive(Debug)]
@@ -34,6 +41,8 @@ struct Row {
     prompt: String,
     status: &'static str,
     error: Option<(&'static str, String)>,
+    /// The text of the answer, or the value of the output as JSON.
+    answer: String,
     attempts: u32,
     duration: Duration,
     tokens: i64,
@@ -67,6 +76,7 @@ impl Page {
             prompt: short(&result.prompt.text()),
             status: result.status.as_str(),
             error: result.error.as_ref().map(|error| (error.code(), short(&error.to_string()))),
+            answer: result.result.as_ref().map(answer).unwrap_or_default(),
             attempts: result.attempts,
             duration: result.duration,
             tokens: result.usage.total(),
@@ -112,28 +122,38 @@ impl Page {
         let facts: String =
             facts.iter().map(|(name, value)| format!("<tr><th>{}<td class=n>{value}\n", escaped(name))).collect();
         let rows: String = self.rows.iter().map(|row| self.row(row)).collect();
+        let filter = match self.rows.iter().any(|row| row.error.is_some()) {
+            true => "<input type=checkbox id=only> <label for=only>only failed jobs</label>\n",
+            false => "",
+        };
         format!(
             "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<title>Batch</title>\n\
-             <style>{STYLE}</style>\n<h1>Batch</h1>\n<table>\n{facts}</table>\n<h2>Jobs</h2>\n<table>\n\
-             <tr><th>#<th>key<th>prompt<th>status<th>attempts<th>seconds<th>tokens<th>recording\n{rows}</table>\n</html>\n"
+             <meta name=viewport content=\"width=device-width\">\n<style>{STYLE}</style>\n<h1>Batch</h1>\n\
+             <table class=facts>\n{facts}</table>\n<h2>Jobs</h2>\n{filter}<div class=jobs>\n<table>\n\
+             <tr><th>#<th>key<th>prompt<th>status<th>answer<th>attempts<th>seconds<th>tokens<th>recording\n{rows}</table>\n\
+             </div>\n</html>\n"
         )
     }
 
     fn row(&self, row: &Row) -> String {
         let status = match &row.error {
-            Some((code, text)) => format!("<td class=failed>{code}: {}", escaped(text)),
+            Some((code, text)) => format!("<td class=\"t failed\">{code}: {}", escaped(text)),
             None => format!("<td>{}", row.status),
         };
+        let class = if row.error.is_some() { "bad" } else { "good" };
         let link = row.recording.as_deref().map(|recording| {
             let name = recording.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            format!("<a href=\"{}\">{}</a>", self.address(recording), escaped(&short(&name)))
+            let name = escaped(&short(&name));
+            format!("<a href=\"{}\" title=\"{name}\">{name}</a>", self.address(recording))
         });
+        let key = escaped(&row.key);
         format!(
-            "<tr><td class=n>{}<td>{}<td>{}{status}<td class=n>{}<td class=n>{}<td class=n>{}<td>{}\n",
+            "<tr class={class}><td class=n>{}<td class=k title=\"{key}\">{key}<td class=t>{}{status}<td class=t>{}\
+             <td class=n>{}<td class=n>{}<td class=n>{}<td class=k>{}\n",
             row.index,
-            escaped(&row.key),
             escaped(&row.prompt),
+            shown(&row.answer),
             row.attempts,
             seconds(row.duration),
             row.tokens,
@@ -141,10 +161,14 @@ impl Page {
         )
     }
 
-    /// Returns the address of a file: relative to the page if the file is below its folder.
+    /// Returns the address of a file: relative to the page, so that both can be moved together, unless they have no folder in
+    /// common.
     fn address(&self, file: &Path) -> String {
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        let file = file.as_path();
         let folder = std::path::absolute(&self.path).ok().and_then(|path| path.parent().map(Path::to_owned));
-        let relative = folder.and_then(|folder| file.strip_prefix(folder).ok());
+        let relative = folder.and_then(|folder| relative_to(&folder, file));
+        let relative = relative.as_deref();
         // A browser takes `C:` for the protocol of an address, and `//name` for the name of a server.
         let root = if file.is_absolute() { "file:///" } else { "./" };
         let (begin, path) = relative.map_or((root, file), |relative| ("./", relative));
@@ -160,6 +184,32 @@ impl Page {
         }
         address
     }
+}
+
+/// Returns the path of a file from a folder, if they have more in common than the root.
+fn relative_to(folder: &Path, file: &Path) -> Option<PathBuf> {
+    let common = folder.ancestors().find(|ancestor| file.starts_with(ancestor))?;
+    common.file_name()?;
+    let up = folder.strip_prefix(common).ok()?.components().map(|_| "..");
+    Some(up.collect::<PathBuf>().join(file.strip_prefix(common).ok()?))
+}
+
+/// Returns the answer of a job: its value as JSON, or its text.
+fn answer(result: &PromptResult) -> String {
+    let whole = result.output.as_ref().map_or_else(|| result.text.clone(), ToString::to_string);
+    let begin: String = whole.chars().take(LONGEST_ANSWER).collect();
+    let end = if begin.len() < whole.len() { "\n…" } else { "" };
+    printable(&format!("{begin}{end}")).into_owned()
+}
+
+/// Shows an answer: its beginning, and all of it after a click.
+fn shown(answer: &str) -> String {
+    let begin: String = answer.chars().take(SUMMARY).collect();
+    if begin.len() == answer.len() && !answer.contains('\n') {
+        return escaped(answer);
+    }
+    let begin = begin.lines().next().unwrap_or_default();
+    format!("<details><summary>{}…</summary><pre>{}</pre></details>", escaped(begin), escaped(answer))
 }
 
 /// Writes the page of the inspector for a recording, and returns its path. Without the inspector: that of the recording.
@@ -215,6 +265,7 @@ mod tests {
             prompt: short(hostile),
             status: "failed",
             error: Some(("timeout", short(hostile))),
+            answer: hostile.replace('\u{202e}', "").replace('\x1b', ""),
             attempts: 1,
             duration: Duration::from_secs(1),
             tokens: 5,
@@ -227,6 +278,20 @@ mod tests {
             html.contains("href=\"./a%22%3E%3Cscript%3E/x.jsonl\"") && html.contains("default-src 'none'"),
             "{html}"
         );
+    }
+
+    #[test]
+    fn file_in_a_neighbouring_folder_has_relative_address() {
+        let page = Page::new(Path::new("/work/reports/today/report.html"));
+        let file = std::path::absolute("/work/runs/a.html").unwrap();
+        assert_eq!(page.address(&file), "./../../runs/a.html");
+    }
+
+    #[test]
+    fn long_answer_is_shown_after_a_click() {
+        assert_eq!(shown("4 < 5"), "4 &lt; 5");
+        let text = shown("# Title\nand <more>");
+        assert!(text.starts_with("<details><summary># Title…</summary><pre># Title\nand &lt;more&gt;"), "{text}");
     }
 
     #[test]
