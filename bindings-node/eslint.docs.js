@@ -13,7 +13,7 @@ const ofType = `:matches(TSInterfaceDeclaration, TSTypeAliasDeclaration)${isPubl
 const functions = [`:matches(FunctionDeclaration, TSDeclareFunction)${isPublic}`];
 // The body after the signatures of an overloaded method is not public.
 const body = 'MethodDefinition[value.type="TSEmptyBodyFunctionExpression"] + MethodDefinition[value.type="FunctionExpression"]';
-const methods = [`${ofClass} MethodDefinition[kind!="get"][key.type!="PrivateIdentifier"]:not(${body})`];
+const methods = [`${ofClass} MethodDefinition[kind!="get"][key.type!="PrivateIdentifier"][accessibility!="private"]:not(${body})`];
 const calls = [...functions, ...methods, `${ofType} TSMethodSignature`];
 const items = [
   ...calls,

@@ -10,8 +10,8 @@ export declare class Bridge {
   drain(): Array<Delivery>
   /** A handler returned. A job that was withdrawn is ignored. */
   jobDone(jobId: number, answerJson: string): void
-  /** A handler failed. A job that was withdrawn is ignored. */
-  jobFailed(jobId: number, reason: string): void
+  /** A handler failed, with an error of this kind if the name of its class says something. A job that was withdrawn is ignored. */
+  jobFailed(jobId: number, reason: string, kind?: string | undefined | null): void
   /** Sets whether the bridge keeps the process alive. */
   setKeepsAlive(keepsAlive: boolean): void
   /** Delivers log records up to this level; null for none. Default: `warn`. */

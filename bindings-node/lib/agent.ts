@@ -3,7 +3,7 @@
 import "./dispose.js";
 
 import type { NativeAgent, Opening } from "./addon.js";
-import { checkedOptions, refuseOtherOptions, show, wrongOption } from "./arguments.js";
+import { checkedOptions, refuseNew, refuseOtherOptions, show, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
 import { callNative, laterAtCaller } from "./errors.js";
 import { Handlers } from "./handlers.js";
@@ -60,8 +60,8 @@ export class Agent implements AsyncDisposable {
   /** Forgotten when the first session is open: the agent's process runs then. */
   #signal: AbortSignal | undefined;
 
-  /** @internal */
-  constructor(bridge: Bridge, native: NativeAgent, handlers: Handlers, signal?: AbortSignal) {
+  private constructor(bridge: Bridge, native: NativeAgent, handlers: Handlers, signal?: AbortSignal) {
+    refuseNew(native, "Agent", "openAgent()");
     this.#bridge = bridge;
     this.#native = native;
     this.#handlers = handlers;

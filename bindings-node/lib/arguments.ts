@@ -2,11 +2,16 @@
 
 import { InvalidOption } from "./errors.js";
 import { nodeUrl } from "./node.js";
-import { isPlain, isUrl, kindOfInstance, remedyFor } from "./values.js";
+import { isPlain, isRegExp, isUrl, kindOfInstance, remedyFor } from "./values.js";
 
 /** Returns the error for a wrong value of an option or argument. */
 export function wrongOption(option: string, problem: string, cause?: unknown): InvalidOption {
   return new InvalidOption(option, `invalid option \`${option}\`: ${problem}`, cause === undefined ? undefined : { cause });
+}
+
+/** Refuses `new` of a class whose objects only a function of the SDK makes. */
+export function refuseNew(given: unknown, type: string, by: string): void {
+  if (given === undefined) throw new TypeError(`a ${type} is not made with \`new\`: call ${by}`);
 }
 
 /** Describes a wrong value in an error: a short text or number as it is, anything else by its kind. */
@@ -50,13 +55,11 @@ export function toJson(value: unknown, replacer?: (key: string, value: unknown) 
   return text.includes("\\ud") ? text.replace(LONE_SURROGATE, "$1\\ufffd") : text;
 }
 
-/** The JSON of an option's value. A URL is refused: its text is not a path. */
+/** The JSON of an option's value. A file URL becomes its path, a regular expression its text. */
 export function optionJson(option: string, value: unknown): string {
-  if (isUrl(value)) {
-    throw wrongOption(option, "expected a path, got a URL; pass `fileURLToPath(url)` of the module node:url");
-  }
+  const given: unknown = Array.isArray(value) ? value.map((item) => plainForm(option, item)) : plainForm(option, value);
   try {
-    return toJson(value, onlyPlain);
+    return toJson(given, onlyPlain);
   } catch (error) {
     throw wrongOption(option, error instanceof TypeError ? error.message : String(error), error);
   }
@@ -73,6 +76,24 @@ function onlyPlain(_key: string, value: unknown): unknown {
     throw new TypeError(`expected plain objects, got ${kindOfInstance(value)}; ${remedyFor(value)}`);
   }
   return value;
+}
+
+function plainForm(option: string, value: unknown): unknown {
+  if (isUrl(value) && option !== "mcpConfigs") {
+    const expected = "a path or a file URL";
+    if (value.protocol !== "file:") throw wrongOption(option, `expected ${expected}; got ${show(String(value))}`);
+    return givenPath(option, value, expected);
+  }
+  return option === "redact" && isRegExp(value) ? patternText(option, value) : value;
+}
+
+/** The text of a regular expression, with its flags as `(?i)`. */
+export function patternText(option: string, { source, flags }: RegExp): string {
+  const unknown = /[vy]/.exec(flags);
+  if (unknown) throw wrongOption(option, `the flag \`${unknown[0]}\` of /${source}/${flags} is not supported; expected only \`i\`, \`m\`, \`s\`, \`u\` and \`g\``);
+  // The others do not change what matches, or hold already.
+  const inline = flags.replace(/[^ims]/g, "");
+  return inline === "" ? source : `(?${inline})${source}`;
 }
 
 /** The JSON of an object without functions. Errors name `option`, which by default is the name of the wrong property. */

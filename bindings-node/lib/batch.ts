@@ -3,7 +3,7 @@
 import "./dispose.js";
 
 import type { NativeBatch } from "./addon.js";
-import { checkedOptions, kindOf, toJson, wrongOption } from "./arguments.js";
+import { checkedOptions, kindOf, refuseNew, toJson, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
 import type { Budget } from "./budget.js";
 import type { UserInput } from "./content.js";
@@ -259,8 +259,8 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
   readonly #parts: Parts;
   readonly #stopListening: () => void;
 
-  /** @internal */
-  constructor(parts: Parts) {
+  private constructor(parts: Parts) {
+    refuseNew(parts, "Batch", "runBatch()");
     this.#parts = parts;
     const { bridge, native, signal } = parts;
     collected.register(this, { bridge, native });

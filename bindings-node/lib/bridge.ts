@@ -216,7 +216,7 @@ export class Bridge {
   /** The agent gets an answer in any case: an answer that the addon refuses, for example JSON that nests too deep, is a failure. */
   #endJob(id: number, outcome: JobOutcome): void {
     if ("failure" in outcome) {
-      this.native.jobFailed(id, outcome.failure);
+      this.native.jobFailed(id, outcome.failure, outcome.kind);
       return;
     }
     try {

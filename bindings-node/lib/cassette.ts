@@ -3,7 +3,7 @@
 import { checkedOptions, givenPath, refuseOtherOptions, show, wrongOption } from "./arguments.js";
 import { atCaller, callNative, type InvalidOption } from "./errors.js";
 import { loadNative } from "./native.js";
-import { player } from "./testing.js";
+import { player } from "./test-agents.js";
 
 /** Options of {@link cassette}. */
 export interface CassetteOptions {

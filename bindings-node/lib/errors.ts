@@ -390,7 +390,7 @@ export class LlmNotSupported extends RpcError {
 abstract class ServiceError extends RpcError {
   /** The HTTP status of the service, if the agent reports it. */
   readonly status: number | null = null;
-  /** The seconds that the service asks to wait before the next attempt, if the agent reports it. */
+  /** The milliseconds that the service asks to wait before the next attempt, if the agent reports it. */
   readonly retryAfter: number | null = null;
 }
 
@@ -749,7 +749,7 @@ export function publicError(native: NativeError): KimiAgentError {
   const more: Record<string, unknown> = {};
   if (retryable !== error.retryable) more["retryable"] = retryable;
   if (status !== undefined) more["status"] = status;
-  if (retryAfter !== undefined) more["retryAfter"] = retryAfter;
+  if (retryAfter !== undefined) more["retryAfter"] = retryAfter * 1000;
   if (resultJson !== undefined) more["result"] = new PromptResult(JSON.parse(resultJson) as ResultFields);
   return Object.assign(error, more);
 }

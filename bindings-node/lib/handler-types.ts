@@ -171,10 +171,10 @@ export interface HookDefinition {
   /** When the hook is called. An event that the agent does not know fails the opening with {@link Unsupported}. */
   event: HookEvent;
   /**
-   * A regular expression, in Python's syntax, for what the event is about: the tool's name, or the prompt's text. Default:
-   * everything.
+   * A regular expression for what the event is about: the tool's name, or the prompt's text. A text has Python's syntax, and so
+   * has the source of a `RegExp`. Default: everything.
    */
-  matcher?: string | undefined;
+  matcher?: string | RegExp | undefined;
   /** Returns `"allow"` or nothing to allow, or a {@link Block}. */
   handler: HookHandler;
   /** How long the handler may take, in milliseconds. Default: 30,000. */
@@ -196,7 +196,7 @@ export class Hook implements HookDefinition {
   /** When the hook is called. */
   readonly event: HookEvent;
   /** A regular expression, in Python's syntax, for what the event is about. Undefined for everything. */
-  readonly matcher: string | undefined;
+  readonly matcher: string | RegExp | undefined;
   /** The function that decides. */
   readonly handler: HookHandler;
   /** How long the handler may take, in milliseconds. Undefined for 30,000. */

@@ -65,8 +65,8 @@ export class JobContext implements HandlerContext {
 /** The checks of the outputs of turns, by their numbers. */
 type Checks = Map<number, OutputCheck>;
 
-/** The outcome of a job: an answer, or the text of the thrown error. */
-export type JobOutcome = { answerJson: string } | { failure: string };
+/** The outcome of a job: an answer, or the text of the thrown error and the name of its class. */
+export type JobOutcome = { answerJson: string } | { failure: string; kind?: string };
 
 /** Refuses an object whose JSON would lose its content, so that no empty result looks like success. */
 function keepsContent(_key: string, value: unknown): unknown {
@@ -151,7 +151,10 @@ function failed(job: HandlerCall, thrown: unknown): JobOutcome {
   if (job.kind === "read_file" && isNotFound(thrown)) return { answerJson: "null" };
   // The batch throws the error of its source.
   if (job.kind !== "next_job") log.handlerThrew(thrown);
-  return { failure: errorText(thrown) };
+  const failure = errorText(thrown);
+  const name = isError(thrown) ? thrown.name : "Error";
+  // The name `Error` says nothing.
+  return name === "Error" || failure === name ? { failure } : { failure, kind: name };
 }
 
 function isNotFound(thrown: unknown): boolean {

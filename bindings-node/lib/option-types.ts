@@ -27,7 +27,7 @@ import type { Event } from "./wire.js";
  */
 export interface SessionOptions<S extends OutputSchema | undefined = OutputSchema | undefined> {
   /** The directory that the agent works in. Default: the current directory. */
-  workDir?: string | undefined;
+  workDir?: string | URL | undefined;
   /**
    * The id of the session to resume, or the id of a new one: at most 128 letters, digits, `.`, `_` and `-`. Default: a
    * new session with a random id.
@@ -46,7 +46,7 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
    * The path of a configuration file: JSON if its name ends with `.json`, else TOML. Not together with `config`.
    * Default: the user's own file.
    */
-  configFile?: string | undefined;
+  configFile?: string | URL | undefined;
   /**
    * The agent's configuration itself. It may hold keys, so the agent reads it from a private file. Not together with
    * `configFile`. Default: the user's own file.
@@ -56,7 +56,7 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
    * The agent: the path or name of a program, or a list of it and its first arguments. Default:
    * `$KIMI_AGENT_EXECUTABLE` (a path, or a JSON list such as `["python3", "-m", "kimi_cli"]`), then `kimi` on PATH.
    */
-  executable?: string | readonly string[] | undefined;
+  executable?: string | URL | readonly string[] | undefined;
   /**
    * Environment variables for the agent, in addition to those of this process. The agent's program is also looked for
    * on a `PATH` that is set here. Default: none.
@@ -68,9 +68,9 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
    */
   mcpConfigs?: readonly AnyObject[] | undefined;
   /** The path of an agent specification: its prompt and its tools. Default: the agent's default one. */
-  agentFile?: string | undefined;
+  agentFile?: string | URL | undefined;
   /** The path of a directory with skills. Default: the agent's own directories. */
-  skillsDir?: string | undefined;
+  skillsDir?: string | URL | undefined;
   /**
    * Text that follows the agent's own system prompt; with the mode `override`, text that replaces it. Only over ACP,
    * for example with Claude Code. Other agents raise `Unsupported`. Default: the agent's own.
@@ -102,7 +102,7 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
    * Rules that decide about approval requests before `onApproval`. If the agent has hooks, rules that deny, and a
    * default that denies, also see calls that need no approval. Default: none.
    */
-  policy?: PolicyRules | Policy | string | undefined;
+  policy?: PolicyRules | Policy | string | URL | undefined;
   /**
    * The calls that `policy` must see. With `"calls"`, a session fails to open with `Unsupported` if the agent runs
    * calls that the policy cannot see first. With `"approvals"`, the log has one warning about such an agent. Default:
@@ -164,7 +164,8 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
   cancelTimeout?: number | undefined;
   /**
    * The time for the agent to exit when the session closes. Then the agent gets SIGTERM, and SIGKILL two seconds later.
-   * A turn that is running is cancelled within the same time. In milliseconds. Default: 10,000.
+   * A turn that is running is cancelled within the same time. 0 kills the agent at once. In milliseconds. Default:
+   * 10,000.
    */
   closeTimeout?: number | undefined;
   /**
@@ -199,12 +200,12 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
    * names, too. In a directory, which exists or whose path ends with a slash, each session gets a file of its own.
    * Default: `$KIMI_AGENT_RECORD`, else no recording.
    */
-  record?: string | undefined;
+  record?: string | URL | undefined;
   /**
    * Regular expressions of further secrets, which a recording shows as `***`. They match in each text of a message;
    * look-around is not supported. Default: only what the SDK knows as secret.
    */
-  redact?: readonly string[] | undefined;
+  redact?: readonly (string | RegExp)[] | undefined;
   /**
    * The longest line that the agent may send. A longer one ends the session with `ProtocolError`. In bytes, at least
    * 1024. Default: 268,435,456 (256 MiB).
@@ -235,7 +236,7 @@ export interface BatchOptions<S extends OutputSchema | undefined = OutputSchema 
    * The path of a file for the results. With the file of an earlier run, only jobs without a result run. Default: no
    * journal.
    */
-  journal?: string | undefined;
+  journal?: string | URL | undefined;
   /**
    * The directory of each job: `workDir` itself, a copy of it, or a new worktree of its git repository. Default:
    * `"shared"`.

@@ -2,7 +2,7 @@
 
 import type { Callbacks } from "./addon.js";
 import { settingsOf } from "./local.js";
-import { kindOf, objectJson, optionJson, show, wrongOption } from "./arguments.js";
+import { kindOf, objectJson, optionJson, patternText, show, wrongOption } from "./arguments.js";
 import type { Progress } from "./batch.js";
 import { callNative } from "./errors.js";
 import type {
@@ -20,6 +20,7 @@ import { type Output, readOutput } from "./output.js";
 import { readTelemetry, type Tracing } from "./telemetry.js";
 import { checkDefinition, type ExternalTool, makeTool } from "./tool.js";
 import { isStandardSchema } from "./tool-schema.js";
+import { isRegExp } from "./values.js";
 import type { Event, JsonObject } from "./wire.js";
 
 /** The functions among the options. */
@@ -176,7 +177,8 @@ function definition(option: string, item: unknown): JsonObject {
   if (option === "hooks") checkHookKeys(given, name);
   if (typeof given["handler"] !== "function") throw wrongOption(option, `the handler of \`${name}\` is not a function; got ${kindOf(given["handler"])}`);
   checkParameters(option, given["handler"], `the handler of \`${name}\``);
-  const { parameters } = given;
+  const { parameters, matcher } = given;
+  if (option === "hooks" && isRegExp(matcher)) return { ...given, matcher: patternText(option, matcher) };
   if (option !== "tools" || !isStandardSchema(parameters)) return given;
   const handler = given["handler"] as (args: unknown, context: HandlerContext) => unknown;
   return { ...makeTool({ ...(item as ExternalTool), parameters, handler }) };

@@ -1,6 +1,6 @@
 /** Rules that decide about tool calls. */
 
-import { kindOf, optionJson, show, wrongOption } from "./arguments.js";
+import { givenPath, kindOf, optionJson, show, wrongOption } from "./arguments.js";
 import { atCaller, callNative, type InvalidOption } from "./errors.js";
 import { loadNative } from "./native.js";
 import { isPlain } from "./values.js";
@@ -82,7 +82,7 @@ export class Policy {
   /**
    * Reads the file of a policy: JSON if its name ends with `.json`, else TOML.
    *
-   * @param path - The path of the file.
+   * @param path - The path of the file, or its file URL.
    * @returns The policy.
    * @throws {InvalidOption} if the file cannot be read, or if a rule is wrong; the text names the file, the line and the rule.
    *
@@ -91,10 +91,10 @@ export class Policy {
    * const policy = Policy.load("policy.toml");
    * ```
    */
-  static load(path: string): Policy {
-    const given: unknown = path;
+  static load(path: string | URL): Policy {
     return atCaller([Policy, "load"], () => {
-      if (typeof given !== "string") throw wrong(`expected the path of a file, got ${kindOf(given)}`);
+      const given = givenPath("policy", path, "the path of a file, or its file URL");
+      if (given === undefined) throw wrong(`expected the path of a file, got ${kindOf(path)}`);
       const native = loadNative();
       const read = JSON.parse(callNative(() => native.readPolicyJson(JSON.stringify(given)))) as Read;
       return new Policy(read.policy);

@@ -3,7 +3,7 @@
 import "./dispose.js";
 
 import type { NativeSession, NativeTurn, Opening } from "./addon.js";
-import { checkedOptions, objectJson, optionJson, refuseOtherOptions, show, wrongOption } from "./arguments.js";
+import { checkedOptions, objectJson, optionJson, refuseNew, refuseOtherOptions, show, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
 import type { Budget } from "./budget.js";
 import { contentJson, type UserInput } from "./content.js";
@@ -146,8 +146,8 @@ export class Session<Value = unknown> implements AsyncDisposable {
   readonly #handlers: Handlers;
   readonly #output: Output | undefined;
 
-  /** @internal */
-  constructor(bridge: Bridge, native: NativeSession, handlers: Handlers, output?: Output, opener?: Opener) {
+  private constructor(bridge: Bridge, native: NativeSession, handlers: Handlers, output?: Output, opener?: Opener) {
+    refuseNew(native, "Session", "createSession()");
     this.#output = output;
     this.#bridge = bridge;
     this.#native = native;
@@ -321,7 +321,7 @@ export class Session<Value = unknown> implements AsyncDisposable {
    * ```
    */
   replay(): Replay {
-    return atCaller([this, "replay"], () => new Replay(this.#bridge, callNative(() => this.#native.replay()), this));
+    return atCaller([this, "replay"], () => Replay.of(this.#bridge, callNative(() => this.#native.replay()), this));
   }
 
   /**
@@ -555,5 +555,5 @@ function begin<Value>(bridge: Bridge, entry: Entry, how: () => Begun): Turn<Valu
   } catch (error) {
     begun = { native: new FailedTurn(error), keep: [], signal: undefined, output: undefined };
   }
-  return new Turn(bridge, begun);
+  return Turn.of(bridge, begun);
 }

@@ -2,6 +2,7 @@
 
 import "./dispose.js";
 
+import { refuseNew } from "./arguments.js";
 import type { Bridge } from "./bridge.js";
 import { contentJson, type UserInput } from "./content.js";
 import { callSite, OutputInvalid } from "./errors.js";
@@ -81,8 +82,9 @@ export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, Asyn
   /** Whether the signal has cancelled the turn. */
   #aborted = false;
 
-  /** @internal */
-  constructor(bridge: Bridge, { native, keep, signal, output }: Begun) {
+  private constructor(bridge: Bridge, begun: Begun) {
+    refuseNew(begun, "Turn", "session.prompt()");
+    const { native, keep, signal, output } = begun;
     this.#signal = signal;
     this.#check = output?.check;
     this.#bridge = bridge;
@@ -345,6 +347,11 @@ export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, Asyn
   }
 
   /** @internal */
+  static of<Value>(bridge: Bridge, begun: Begun): Turn<Value> {
+    return new Turn(bridge, begun);
+  }
+
+  /** @internal */
   static stateOf(turn: Turn): "running" | "ended" | "failed" {
     if (turn.#native instanceof FailedTurn) return "failed";
     return turn.#native.isSettled ? "ended" : "running";
@@ -383,7 +390,12 @@ export class Replay implements AsyncIterableIterator<Event>, AsyncDisposable {
   readonly #session: object;
 
   /** @internal */
-  constructor(bridge: Bridge, native: TurnHandle, session: object) {
+  static of(bridge: Bridge, native: TurnHandle, session: object): Replay {
+    return new Replay(bridge, native, session);
+  }
+
+  private constructor(bridge: Bridge, native: TurnHandle, session: object) {
+    refuseNew(native, "Replay", "session.replay()");
     this.#session = session;
     this.#reader = new Reader(bridge, native, this);
     const pump = weakly(this, Replay.#pump);

@@ -28,6 +28,11 @@ export function isUrl(value: unknown): value is URL {
   return value instanceof URL || tagOf(value) === "URL";
 }
 
+/** Whether a value is a regular expression of any realm. */
+export function isRegExp(value: unknown): value is RegExp {
+  return value instanceof RegExp || tagOf(value) === "RegExp";
+}
+
 /** Whether a value is a promise, or acts like one. */
 export function isThenable(value: unknown): value is PromiseLike<unknown> {
   if (value === null || (typeof value !== "object" && typeof value !== "function")) return false;

@@ -56,10 +56,10 @@ impl Bridge {
         Ok(())
     }
 
-    /// A handler failed. A job that was withdrawn is ignored.
+    /// A handler failed, with an error of this kind if the name of its class says something. A job that was withdrawn is ignored.
     #[napi(catch_unwind)]
-    pub fn job_failed(&self, job_id: f64, reason: String) {
-        self.mailbox.finish_job(job_id as u64, Err(reason));
+    pub fn job_failed(&self, job_id: f64, reason: String, kind: Option<String>) {
+        self.mailbox.fail_job(job_id as u64, reason, kind);
     }
 
     /// Sets whether the bridge keeps the process alive.

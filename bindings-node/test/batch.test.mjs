@@ -174,7 +174,7 @@ for (const [options, words] of [
   [{ total: 3 }, /`total`: unknown option/],
   [{ on: "ray" }, /`on`: unknown option; only a program in Python/],
   [{ on: true }, /`on`: unknown option/],
-  [{ record: new URL("file:///tmp/runs") }, /`record`: expected a path, got a URL; pass `fileURLToPath/],
+  [{ record: new URL("https://example.org/runs") }, /`record`: expected a path or a file URL; got "https:/],
   [{ retry: { attemps: 3 } }, /did you mean `attempts`/],
   [{ concurrency: 0 }, /`concurrency`/],
   [{ workspace: "clone" }, /`workspace`/],
@@ -224,7 +224,7 @@ for (const [job, words] of [
   [{ prompt: "a", tools: [] }, /`tools`: a job cannot set it; set it for the batch/],
   [{ prompt: "a", sessionId: "one" }, /`sessionId`: a job cannot set it/],
   [{ promt: "a" }, /`promt`: unknown option; did you mean `prompt`/],
-  [{ prompt: "a", workDir: new URL("file:///tmp") }, /`workDir`: expected a path, got a URL; pass `fileURLToPath\(url\)`/],
+  [{ prompt: "a", workDir: new URL("https://example.org") }, /`workDir`: expected a path or a file URL; got "https:/],
   [{ prompt: new Uint8Array(1) }, /`prompt`: expected text, a content part .* got bytes/],
 ]) {
   test(`mistake in ${Object.keys(job).join(" and ")} fails one job`, async () => {

@@ -7,7 +7,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { inspect } from "node:util";
 
-import { createSession, InvalidOption, openAgent, runBatch, tool, TurnInProgress } from "../dist/index.mjs";
+import { Agent, Batch, createSession, InvalidOption, openAgent, Replay, runBatch, Session, tool, Turn, TurnInProgress } from "../dist/index.mjs";
 import { scriptedAgent } from "../dist/testing.mjs";
 
 const HELLO = [[{ text: "Hello" }]];
@@ -87,6 +87,20 @@ test("a handler that waits for events of its own turn fails, and does not hang",
     assert.deepEqual([handlerFailures, status], [[], "finished"]);
   }));
 let turn;
+
+test("a failure of a handler has the class of the error, and the model its text alone", () =>
+  withSession([[{ external_tool: { name: "find", arguments: {} } }, { text: "{{last.message}}{{last.output}}" }]], {
+    tools: [{ name: "find", description: "", parameters: { type: "object" }, handler() { throw new RangeError("page 9"); } }],
+  }, async (session) => {
+    const { text, handlerFailures } = await session.prompt("go").result();
+    assert.equal(handlerFailures[0].message, "RangeError: page 9");
+    assert.match(text, /page 9/);
+    assert.doesNotMatch(text, /RangeError/);
+  }));
+
+test("classes whose objects the SDK makes refuse `new`", () => {
+  for (const type of [Session, Agent, Turn, Batch, Replay]) assert.throws(() => new type(), /is not made with `new`: call \w/);
+});
 
 test("empty prompts and misspelt parts are refused", () =>
   withSession(HELLO, {}, async (session) => {

@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
+import { pathToFileURL } from "node:url";
 import { inspect } from "node:util";
 
 import { z } from "zod";
@@ -37,11 +40,21 @@ test("single_tool_or_hook_is_refused_with_the_form_of_a_list", () => {
   }
 });
 
-test("URL as the value of a path is refused", () => {
-  for (const option of ["record", "workDir", "configFile"]) {
-    const message = /expected a path, got a URL; pass `fileURLToPath\(url\)`/;
-    assert.throws(() => prepare({ [option]: new URL("file:///tmp/run.jsonl") }), { name: "InvalidOption", option, message });
+test("file URL as the value of a path is its path, and another URL is refused", () => {
+  for (const option of ["record", "workDir", "configFile", "policy", "executable"]) {
+    const file = join(tmpdir(), "a b.jsonl");
+    assert.deepEqual(prepare({ [option]: pathToFileURL(file) }).options, { [option]: file });
+    const message = /expected a path or a file URL; got "https:/;
+    assert.throws(() => prepare({ [option]: new URL("https://example.org/") }), { name: "InvalidOption", option, message });
   }
+});
+
+test("regular expressions are taken as patterns", () => {
+  const { options } = prepare({ redact: [/ab+/i, /c/gu, "d"], hooks: [{ event: "Stop", matcher: /^x/ms, handler }] });
+  assert.deepEqual(options.redact, ["(?i)ab+", "c", "d"]);
+  assert.equal(options.hooks[0].matcher, "(?ms)^x");
+  assert.throws(() => prepare({ redact: [/a/y] }), { option: "redact", message: /the flag `y` of \/a\/y is not supported/ });
+  assert.throws(() => prepare({ config: { a: /b/ } }), { option: "config", message: /a RegExp/ });
 });
 
 test("options that are set are passed on under their names", () => {

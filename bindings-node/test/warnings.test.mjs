@@ -37,6 +37,27 @@ test("failed handler causes one warning with its stack", async () => {
   assert.match(detail, /^Error: the "approver" is out\n\s+at .*decide/);
 });
 
+test("session that is closed during an unread turn causes one warning", async () => {
+  const { status, stdout, stderr } = await run(`
+    const warnings = [];
+    process.on("warning", ({ message }) => warnings.push(message));
+    const held = [];
+    for (const read of [false, true]) {
+      const session = await createSession({ executable: scriptedAgent([[{ text: "a" }, { wait_cancel: true }]]) });
+      const turn = session.prompt("hi");
+      held.push(turn);
+      if (read) await turn.next();
+      await session.close();
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+    console.log(JSON.stringify(warnings));
+  `, ["--no-warnings"]);
+  assert.equal(status, 0, stderr);
+  const [warning, ...others] = JSON.parse(stdout);
+  assert.match(warning, /closed during a turn that was not read/);
+  assert.deepEqual(others, []);
+});
+
 test("failed onProgress causes one warning with its stack", async () => {
   const { status, stdout, stderr } = await run(`
     const { runBatch } = await import(${dist("index.mjs")});

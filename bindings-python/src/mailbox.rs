@@ -51,13 +51,24 @@ impl PyMailbox {
         })
     }
 
-    fn finish_job(&self, job_id: u64, value: &Bound<'_, PyAny>, error: Option<String>) -> PyResult<()> {
+    /// `kind` is the class of an exception.
+    fn finish_job(
+        &self,
+        job_id: u64,
+        value: &Bound<'_, PyAny>,
+        error: Option<String>,
+        kind: Option<String>,
+    ) -> PyResult<()> {
         crate::guarded(|| {
-            let outcome = match error {
-                Some(error) => Err(error),
-                None => py_to_json(value).map_err(|error| format!("the handler returned something odd: {error}")),
-            };
-            self.mailbox.finish_job(job_id, outcome);
+            match error {
+                Some(error) => self.mailbox.fail_job(job_id, error, kind),
+                None => {
+                    let answer = py_to_json(value);
+                    let answer =
+                        answer.map_err(|error| format!("the handler's result cannot be serialized to JSON: {error}"));
+                    self.mailbox.finish_job(job_id, answer);
+                }
+            }
             Ok(())
         })
     }

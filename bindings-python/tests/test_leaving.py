@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -23,6 +24,7 @@ from support import (
     texts,
 )
 
+import kimi_agent
 from kimi_agent import (
     InvalidOption,
     KimiAgentError,
@@ -351,3 +353,22 @@ async def test_leaving_turn_cancels_its_running_tool() -> None:
         events = await collect(session.prompt("Again"))
         assert texts(events) == "Fresh"
         assert any(isinstance(event, StepBegin) for event in events)
+
+
+async def test_close_during_unread_turn_warns_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_session(HANGING) as session:
+        turn = session.prompt("Go")
+    del turn
+    gc.collect()
+    async with open_session(HANGING) as session:
+        turn = session.prompt("Go")
+        await read_until(turn, TextPart)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 1, warnings
+    assert "closed during a turn that was not read" in warnings[0]
+
+
+@pytest.mark.parametrize("open_", [kimi_agent.create_session, kimi_agent.open_agent])
+def test_opening_that_is_never_awaited_warns(open_: Callable[..., Any]) -> None:
+    with pytest.warns(RuntimeWarning, match=f"{open_.__name__}.* was never awaited: .*await {open_.__name__}"):
+        open_(executable="/no/such/agent")

@@ -6,6 +6,7 @@ import datetime
 import decimal
 import enum
 import pathlib
+import re
 import typing
 import uuid
 from dataclasses import dataclass
@@ -290,3 +291,16 @@ def test_code_of_error_matches_its_type() -> None:
             declared = kind.__annotations__["code"]
             expected = ["ClassVar[str]", "ClassVar[RpcErrorCode]", f"ClassVar[Literal[{kind.code!r}]]"]
             assert declared in expected
+
+
+async def test_file_urls_and_compiled_patterns_are_taken(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    hook = Hook("Stop", lambda request: None, re.compile("^x", re.MULTILINE))
+    options: dict[str, Any] = {"work_dir": folder.as_uri(), "redact": [re.compile("ab+", re.IGNORECASE), "c"]}
+    async with kimi_agent.create_session(executable=scripted_agent([]), hooks=[hook], **options) as session:
+        assert session.work_dir == str(folder)
+    with pytest.raises(InvalidOption, match="a file URL of this machine"):
+        await kimi_agent.create_session(executable=scripted_agent([]), work_dir="file://elsewhere/x")
+    with pytest.raises(InvalidOption, match="is a pattern for bytes"):
+        await kimi_agent.create_session(executable=scripted_agent([]), redact=[re.compile(b"x")])  # type: ignore[list-item]

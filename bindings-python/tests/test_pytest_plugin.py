@@ -87,7 +87,7 @@ def test_missing_call_fails_test(program: pytest.Pytester) -> None:
     write(program, tests.format("pass"))
     result = program.runpytest()
     result.assert_outcomes(failed=1)
-    missing = "turn 1: the program never called `prompt`: expected *2 + 2?*"
+    missing = "turn 1: the program never called `prompt`: expected *2 + 2?*; the recording is *.jsonl"
     result.stdout.fnmatch_lines([f"the program differs from the recording: {missing}", "If this is intended, *"])
     hidden = "    with pytest.raises(kimi_agent.RpcError):\n        create_session(**kimi_cassette).close()"
     write(program, f"import kimi_agent\ndef test_sum(kimi_cassette):\n{hidden}")

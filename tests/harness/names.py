@@ -154,7 +154,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "PromptOptions.signal": "an AbortSignal, which only JavaScript has, in the tests of its package",
         "reject": _OWN_TESTS,
         "testing.cassette": _OWN_TESTS,
-        "testing.player": "internal: the part of `replayedAgent()` that `cassette()` calls",
         "testing.replayedAgent": _OWN_TESTS,
         "tool": _OWN_TESTS,
         "Replay.next": _OWN_TESTS,

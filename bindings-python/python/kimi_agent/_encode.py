@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -55,7 +56,7 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
     """Returns the JSON form of `value`.
 
     Accepts JSON's own types, dataclasses, named tuples, enums, sets, dates, paths, UUIDs, decimals, pydantic models and
-    the classes of this package.
+    the classes of this package. A compiled regular expression becomes its text.
 
     Raises:
         TypeError: A value has no JSON form. The text names it.
@@ -96,6 +97,8 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
         return value.isoformat()
     if _is_one_of(value, ("pathlib.PurePath", "uuid.UUID", "decimal.Decimal")):
         return to_jsonable(str(value), deeper)
+    if isinstance(value, re.Pattern):
+        return to_jsonable(_pattern_text(value), deeper)
     dump = getattr(type(value), "model_dump", None)
     if dump is not None:
         return to_jsonable(dump(value, mode="json"), deeper)
@@ -105,6 +108,15 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
 def seconds(value: Any) -> Any:
     """Returns a `timedelta` as seconds, any other value unchanged."""
     return value.total_seconds() if _is_one_of(value, ("datetime.timedelta",)) else value
+
+
+def _pattern_text(value: re.Pattern[Any]) -> str:
+    """Returns a compiled regular expression as text, with its flags as `(?i)`."""
+    if not isinstance(value.pattern, str):
+        raise TypeError(f"{value!r} is a pattern for bytes; expected one for text")
+    names = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+    flags = "".join(name for name, flag in names.items() if value.flags & flag)
+    return f"(?{flags}){value.pattern}" if flags else value.pattern
 
 
 def kind_of(value: Any) -> str:

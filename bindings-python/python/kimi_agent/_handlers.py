@@ -83,7 +83,7 @@ class Job:
     __slots__ = ("_finish", "_open", "id", "loop", "task")
 
     def __init__(
-        self, job_id: int, loop: asyncio.AbstractEventLoop, finish: Callable[[int, Any, str | None], None]
+        self, job_id: int, loop: asyncio.AbstractEventLoop, finish: Callable[[int, Any, str | None, str | None], None]
     ) -> None:
         self.id = job_id
         self.loop = loop
@@ -96,11 +96,11 @@ class Job:
         """Whether the core waits for the answer."""
         return self._open
 
-    def finish(self, value: Any, error: str | None) -> None:
-        """Reports the answer to the core, from any thread."""
+    def finish(self, value: Any, error: str | None, kind: str | None = None) -> None:
+        """Reports the answer to the core, or the text of an exception and perhaps its class, from any thread."""
         if self._open:
             self._open = False
-            self._finish(self.id, value, error)
+            self._finish(self.id, value, error, kind)
 
     def cancel(self) -> None:
         """Drops the answer and cancels the task. A handler in a thread cannot be stopped."""
@@ -307,7 +307,7 @@ async def _answer_awaited(job: Job, handler: _Handler | OutputCheck, kind: str, 
 
 async def observe(job: Job, handler: _Handler | OutputCheck, payload: Any, before: asyncio.Task[None] | None) -> None:
     """Calls an observer, whose answer does not matter. The end of the loop is not a failure of the observer."""
-    failed = None
+    failed: tuple[str | None, str | None] = (None, None)
     try:
         if before is not None and not before.done():
             await asyncio.wait([before])
@@ -325,7 +325,7 @@ async def observe(job: Job, handler: _Handler | OutputCheck, payload: Any, befor
             raise
         failed = _failed(handler, failure)
     finally:
-        job.finish(None, failed)
+        job.finish(None, *failed)
 
 
 def _is_ctrl_c(failure: BaseException) -> bool:
@@ -347,11 +347,11 @@ def _report_failure(job: Job, handler: _Handler | OutputCheck, kind: str, failur
         # An answer, and no failure: agents look for files that are optional.
         job.finish(None, None)
     else:
-        job.finish(None, _failed(handler, failure))
+        job.finish(None, *_failed(handler, failure))
 
 
-def _failed(handler: _Handler | OutputCheck, failure: BaseException) -> str:
-    """Logs that a handler failed, the first time as a warning, and returns the reason."""
+def _failed(handler: _Handler | OutputCheck, failure: BaseException) -> tuple[str, str | None]:
+    """Logs that a handler failed, the first time as a warning. Returns the reason, and the class of the exception."""
     said = _failure_text(failure)
     if handler.has_failed:
         _logger.debug("%s failed again", handler.name, exc_info=failure)
@@ -364,7 +364,10 @@ def _failed(handler: _Handler | OutputCheck, failure: BaseException) -> str:
             further = "Further failures are logged at the level DEBUG"
         answer = _DEFAULT_ANSWERS.get(handler.name, "")
         _logger.warning("%s failed. %s%s", handler.name, answer, further, exc_info=failure)
-    return said
+    kind = type(failure).__name__
+    # These two say nothing, and some texts have the class already.
+    is_known = type(failure) in (Exception, RuntimeError) or said.partition(":")[0] == kind
+    return said, None if is_known else kind
 
 
 def was_logged(record: str) -> bool:

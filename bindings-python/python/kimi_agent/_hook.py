@@ -8,6 +8,8 @@ from ._encode import seconds
 from ._errors import InvalidOption
 
 if TYPE_CHECKING:
+    from re import Pattern
+
     from ._hook_types import HookEvent, HookHandler, Seconds
 
 __all__ = ["Hook"]
@@ -19,8 +21,8 @@ class Hook:
     Args:
         event: The agent's event, for example `PreToolUse`, `PostToolUse`, `UserPromptSubmit` or `Stop`.
         handler: A plain or async function that takes the `HookRequest`. It returns None to allow, or a `Block`.
-        matcher: A regular expression (Python's `re`) for the target, for example the name of a tool. It can also stand
-            before the handler. Default: any target.
+        matcher: A regular expression (Python's `re`, as text or compiled) for the target, for example the name of a
+            tool. It can also stand before the handler. Default: any target.
         timeout: The longest time of a call, in seconds or as a `timedelta`. Default: the agent's own, 30 seconds.
         on_error: The answer if the handler fails or takes too long. Default: "allow".
 
@@ -38,7 +40,7 @@ class Hook:
         self,
         event: HookEvent,
         handler: HookHandler,
-        matcher: str | None = None,
+        matcher: str | Pattern[str] | None = None,
         timeout: Seconds = None,
         on_error: Literal["allow", "block"] = "allow",
     ) -> None: ...
@@ -46,7 +48,7 @@ class Hook:
     def __init__(
         self,
         event: HookEvent,
-        matcher: str | None,
+        matcher: str | Pattern[str] | None,
         handler: HookHandler,
         timeout: Seconds = None,
         on_error: Literal["allow", "block"] = "allow",
@@ -73,7 +75,7 @@ class Hook:
         if not callable(handler):
             raise InvalidOption(f"hooks: the handler of {event!r} is not a function: {handler!r}", "hooks")
         self._event: HookEvent = event
-        self._matcher: str | None = matcher
+        self._matcher: str | Pattern[str] | None = matcher
         self._handler: HookHandler = values["handler"]
         self._timeout: float | None = seconds(timeout)
         self._on_error: Literal["allow", "block"] = on_error
@@ -84,7 +86,7 @@ class Hook:
         return self._event
 
     @property
-    def matcher(self) -> str | None:
+    def matcher(self) -> str | Pattern[str] | None:
         """The regular expression for targets. None: any target."""
         return self._matcher
 

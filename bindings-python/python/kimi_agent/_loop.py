@@ -318,19 +318,19 @@ class LoopMailbox:
         handlers = self._handlers.get(session)
         loop = self._loop()
         if handlers is None or loop is None:
-            self.native.finish_job(job_id, None, "the program has dropped the session")
+            self.native.finish_job(job_id, None, "the program has dropped the session", None)
             return
         job = self._jobs[job_id] = Job(job_id, loop, self._finish_job)
         try:
             handlers.start(job, kind, index, payload, in_turn, span)
         except Exception as failure:
-            job.finish(None, f"{type(failure).__name__}: {failure}")
+            job.finish(None, str(failure), type(failure).__name__)
             raise
 
-    def _finish_job(self, job_id: int, value: Any, error: str | None) -> None:
+    def _finish_job(self, job_id: int, value: Any, error: str | None, kind: str | None) -> None:
         # Perhaps in another thread, while the loop's thread cancels the job.
         if self._jobs.pop(job_id, None) is not None:
-            self.native.finish_job(job_id, value, None if error is None else valid_unicode(error))
+            self.native.finish_job(job_id, value, None if error is None else valid_unicode(error), kind)
 
 
 def finish_telemetry() -> None:

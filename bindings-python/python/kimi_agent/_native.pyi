@@ -53,7 +53,7 @@ class Mailbox:
         """Readable while there is something to drain."""
     def drain(self) -> list[Delivery]:
         """Takes everything; not readable until there is more."""
-    def finish_job(self, job_id: int, value: Any, error: str | None) -> None:
+    def finish_job(self, job_id: int, value: Any, error: str | None, kind: str | None) -> None:
         """Answers a job with a JSON value, or with the text of what went wrong. Unknown ids are ignored."""
     def close(self) -> None:
         """Closes the descriptor; later deliveries are dropped and jobs that are open fail."""

@@ -88,6 +88,12 @@ class Opening(Generic[B, T]):
         self._options: Mapping[str, Any] | None = options
         self._opened: T | None = None
 
+    def __del__(self) -> None:
+        # As Python warns about a coroutine that nobody awaited.
+        if getattr(self, "_options", None) is not None and in_this_process():
+            text = f"{self._by}() was never awaited: {self._forms()}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
+
     def _begin(self) -> Begin[B]:
         raise NotImplementedError
 

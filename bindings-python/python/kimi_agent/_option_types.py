@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from re import Pattern
 from typing import Any, Literal, TypedDict, Union
 
 from ._answers import Reject
@@ -190,7 +191,8 @@ class AgentSessionSettings(TypedDict, total=False):
     """The time for a cancelled turn to end, before the SDK ends it. In seconds. Default: 10."""
     close_timeout: Seconds
     """The time for the agent to exit when the session closes. Then the agent gets SIGTERM, and SIGKILL two seconds
-    later. A turn that is running is cancelled within the same time. In seconds. Default: 10."""
+    later. A turn that is running is cancelled within the same time. 0 kills the agent at once. In seconds. Default:
+    10."""
     idle_timeout: Seconds
     """The longest time in a turn without a message from the agent. Time in which the agent waits for this program does
     not count. In seconds. Default: no limit."""
@@ -247,7 +249,7 @@ class SessionSettings(AgentSessionSettings, total=False):
     recording gets the name `NAME-2`. Later sessions of an agent, and those of the environment variable, get such names,
     too. In a directory, which exists or whose path ends with a slash, each session gets a file of its own. Default:
     `$KIMI_AGENT_RECORD`, else no recording."""
-    redact: Sequence[str] | None
+    redact: Sequence[str | Pattern[str]] | None
     """Regular expressions of further secrets, which a recording shows as `***`. They match in each text of a message;
     look-around is not supported. Default: only what the SDK knows as secret."""
 
@@ -420,7 +422,8 @@ class JobSettings(TypedDict, total=False):
     """The time for a cancelled turn to end, before the SDK ends it. In seconds. Default: 10."""
     close_timeout: Seconds
     """The time for the agent to exit when the session closes. Then the agent gets SIGTERM, and SIGKILL two seconds
-    later. A turn that is running is cancelled within the same time. In seconds. Default: 10."""
+    later. A turn that is running is cancelled within the same time. 0 kills the agent at once. In seconds. Default:
+    10."""
     idle_timeout: Seconds
     """The longest time in a turn without a message from the agent. Time in which the agent waits for this program does
     not count. In seconds. Default: no limit."""
@@ -430,7 +433,7 @@ class JobSettings(TypedDict, total=False):
     """The most that all turns of the session may use together: `tokens`, `output_tokens`, `steps`, `tool_calls`,
     `seconds`. The turn that exceeds it is cancelled. That turn and every later prompt fail with `BudgetExceeded`.
     Default: no limit."""
-    redact: Sequence[str] | None
+    redact: Sequence[str | Pattern[str]] | None
     """Regular expressions of further secrets, which a recording shows as `***`. They match in each text of a message;
     look-around is not supported. Default: only what the SDK knows as secret."""
     max_line_bytes: int | None
@@ -479,6 +482,6 @@ class AgentOptions(TypedDict, total=False):
     recording gets the name `NAME-2`. Later sessions of an agent, and those of the environment variable, get such names,
     too. In a directory, which exists or whose path ends with a slash, each session gets a file of its own. Default:
     `$KIMI_AGENT_RECORD`, else no recording."""
-    redact: Sequence[str] | None
+    redact: Sequence[str | Pattern[str]] | None
     """Regular expressions of further secrets, which a recording shows as `***`. They match in each text of a message;
     look-around is not supported. Default: only what the SDK knows as secret."""

@@ -46,7 +46,9 @@ class _Outcome:
         """The difference between the test and its recording, with the remedy."""
         if self.report is None or not self.report.exists():
             return None
-        return f"{self.report.read_text('utf-8')}\nIf this is intended, record it again: {self.again}"
+        # Without the advice for tests of other languages.
+        difference = self.report.read_text("utf-8").partition(". If this is intended")[0]
+        return f"{difference}\nIf this is intended, record it again: {self.again}"
 
 
 _outcome = pytest.StashKey[_Outcome]()

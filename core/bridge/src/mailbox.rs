@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use super::{LogLevel, next_id};
 use crate::HandlerError;
+use crate::answers::HostError;
 use crate::connection::PromptResult;
 use crate::dialect::SessionInfo;
 use crate::error::{Error, Result};
@@ -165,7 +166,7 @@ pub enum Delivery {
 
 /// A running handler.
 struct Job {
-    answer: oneshot::Sender<Result<Value, String>>,
+    answer: oneshot::Sender<Result<Value, HostError>>,
     /// The turn that waits for it.
     serves: Option<Arc<EventChannel>>,
 }
@@ -247,6 +248,15 @@ impl Mailbox {
 
     /// Answers a job. A job that was withdrawn is ignored.
     pub fn finish_job(&self, id: u64, outcome: Result<Value, String>) {
+        self.end_job(id, outcome.map_err(|text| HostError::new(text, None)));
+    }
+
+    /// Fails a job with the text of an exception, and its class unless that says nothing. A job that was withdrawn is ignored.
+    pub fn fail_job(&self, id: u64, text: String, class: Option<String>) {
+        self.end_job(id, Err(HostError::new(text, class)));
+    }
+
+    fn end_job(&self, id: u64, outcome: Result<Value, HostError>) {
         let job = lock(&self.jobs).remove(&id);
         if let Some(job) = job {
             drop(job.answer.send(outcome));

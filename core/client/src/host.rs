@@ -28,7 +28,7 @@ use std::future::Future;
 use std::path::PathBuf;
 #[cfg(feature = "batch")]
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 #[cfg(feature = "batch")]
@@ -44,6 +44,7 @@ use crate::Error;
 #[cfg(feature = "batch")]
 use crate::batch::{self, Batch, BatchOptions, Job};
 use crate::messages::Content;
+use crate::recording::RecordingFile;
 use crate::telemetry::{SessionTelemetry, TelemetryOptions};
 use crate::{
     Agent, ExternalTool, HandlerError, Hook, Output, OutputError, PromptOptions, Replay, Result, Session,
@@ -100,6 +101,24 @@ pub fn program(options: &SessionOptions) -> Result<(PathBuf, Vec<OsString>)> {
 /// [`Error::InvalidOption`] for a value that is not what its option expects.
 pub fn recorded_options(values: Map<String, Value>) -> Result<SessionOptions> {
     Ok(SessionOptions { language: SessionOptions::default().language, ..session_options(values, Naming::Snake)? })
+}
+
+/// The recording of a session that the options open.
+#[derive(Debug, Default)]
+pub struct Recorded(Arc<OnceLock<Arc<RecordingFile>>>);
+
+impl Recorded {
+    /// Returns why the recording could not be written to its end. It is complete when the session is closed.
+    pub fn problem(&self) -> Option<&str> {
+        self.0.get().and_then(|file| file.problem())
+    }
+}
+
+/// Returns the options, and the recording of the session that they open.
+pub fn recorded(mut options: SessionOptions) -> (SessionOptions, Recorded) {
+    let recorded = Recorded::default();
+    options.recorded_at = Some(Arc::clone(&recorded.0));
+    (options, recorded)
 }
 
 /// Returns the session ID that the options name.

@@ -13,6 +13,37 @@ use crate::messages::{Question, TerminalResult};
 /// (as [`HandlerFailed`](crate::messages::HandlerFailed)).
 pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
 
+/// The error of a handler in a host language. Its text is that of the exception, which the model reads. The program also gets the
+/// class.
+#[derive(Debug)]
+pub struct HostError {
+    text: String,
+    class: Option<String>,
+}
+
+impl HostError {
+    /// Makes the error of an exception of this class, which is left out if it says nothing.
+    pub fn new(text: String, class: Option<String>) -> Self {
+        Self { text, class }
+    }
+
+    /// Returns the text for the program: that of the error, after its class if it is known.
+    pub fn reported(error: &HandlerError) -> String {
+        match error.downcast_ref::<Self>() {
+            Some(Self { text, class: Some(class) }) => format!("{class}: {text}"),
+            _ => error.to_string(),
+        }
+    }
+}
+
+impl std::fmt::Display for HostError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for HostError {}
+
 /// The answer to an [`ApprovalRequest`](crate::messages::ApprovalRequest).
 ///
 /// ```

@@ -60,6 +60,8 @@ pub enum Kind {
     Directories,
     /// Text, or an object with `content` and `mode`.
     SystemPrompt,
+    /// A list of regular expressions.
+    Patterns,
     /// Names and values of environment variables.
     Environment,
     /// The agent's program.
@@ -105,7 +107,7 @@ impl Kind {
             Self::Telemetry => "a boolean or an object",
             Self::Object => "an object",
             Self::Objects => "a list of objects",
-            Self::Texts => "a list of text",
+            Self::Texts | Self::Patterns => "a list of text",
             Self::Directories => "a list of paths",
             Self::SystemPrompt => "text, or an object with `content` and `mode`",
             Self::Environment => "an object of text",
@@ -542,7 +544,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         Kind::Duration,
         Fallback::Duration(CLOSE_TIMEOUT),
         "The time for the agent to exit when the session closes. Then the agent gets SIGTERM, and SIGKILL two seconds later. A \
-         turn that is running is cancelled within the same time.",
+         turn that is running is cancelled within the same time. 0 kills the agent at once.",
     )
     .of_both("The time for a process that sessions share to exit, before it gets SIGTERM. Sessions have their own."),
     limit(
@@ -591,7 +593,7 @@ pub const OPTIONS: &[OptionInfo] = &[
     .aliases(&["cassette", "log_file", "recording", "trace"]),
     program(
         "redact",
-        Kind::Texts,
+        Kind::Patterns,
         Fallback::Words("only what the SDK knows as secret"),
         "Regular expressions of further secrets, which a recording shows as `***`. They match in each text of a message; look-around \
          is not supported.",

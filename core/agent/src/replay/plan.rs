@@ -215,7 +215,7 @@ struct Builder {
     is_steering: bool,
     /// The calls of the SDK, by the text of their ids.
     calls: HashMap<String, usize>,
-    /// The names of the requests of the agent, by their ids.
+    /// What the requests of the agent are called in a difference, by their ids.
     requests: HashMap<String, String>,
     /// The names of the called tools, by the ids of the calls.
     tools: HashMap<String, String>,
@@ -296,10 +296,11 @@ impl Builder {
         let mut answers = None;
         match jsonrpc::parse(text.as_bytes()) {
             Message::Request { id, method, params } => {
-                let kind = params.get();
-                let kind: Option<Value> = serde_json::from_str(kind).ok();
-                let kind = kind.as_ref().and_then(|params| params["type"].as_str());
-                self.requests.insert(id_text(id), kind.unwrap_or(&method).to_owned());
+                let params: Value = serde_json::from_str(params.get()).unwrap_or_default();
+                let kind = params["type"].as_str();
+                let tool = if kind == Some("ToolCallRequest") { params["payload"]["name"].as_str() } else { None };
+                let tool = tool.map_or_else(String::new, |tool| format!(" of the tool `{tool}`"));
+                self.requests.insert(id_text(id), format!("`{}`{tool}", kind.unwrap_or(&method)));
             }
             Message::Response { id: Some(_), .. } => {
                 let id = id_of(&text).unwrap_or_default().to_owned();

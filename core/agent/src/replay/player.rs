@@ -20,6 +20,8 @@ use crate::jsonrpc::{self, Message, RpcFailure};
 /// The code of the player's own errors: internal error.
 const FAILED: i64 = -32603;
 const METHOD_NOT_FOUND: i64 = -32601;
+/// How much of a tool's error a difference shows, in characters.
+const MAX_SHOWN: usize = 200;
 
 /// The error of calls that wait for something after the end of a recording.
 const KILLED: &str =
@@ -94,6 +96,8 @@ pub(super) struct Player {
     tool_answers: HashMap<String, ToolAnswer>,
     /// The results of tools that replace the recorded ones, in the mode `Stub`.
     stubs: Option<Stubs>,
+    /// Ends the text of a difference: the file of the recording, and how to record it again.
+    origin: String,
     /// The input has ended.
     is_ended: bool,
     /// The process ends.
@@ -120,12 +124,21 @@ impl Player {
             nonce: None,
             tools: None,
             tool_answers: HashMap::new(),
+            origin: String::new(),
             is_ended: false,
             is_over: false,
             actions: VecDeque::new(),
         };
         player.advance();
         player
+    }
+
+    /// Sets the file of the recording, which the text of a difference names.
+    pub(super) fn from_file(mut self, path: &str) -> Self {
+        self.origin = format!(
+            "; the recording is {path}. If this is intended, record it again; a test with a cassette does with KIMI_RECORD=rewrite"
+        );
+        self
     }
 
     /// Returns the next action.
@@ -313,7 +326,7 @@ impl Player {
         if self.mode == Mode::Verify && !is_cancelled {
             let (expected, got) = (outcome(&value(message)), outcome(&self.redacted(line)));
             if let Some(found) = difference(&expected, &got) {
-                let text = format!("answer to `{name}`: {found}");
+                let text = format!("answer to {name}: {found}{}", failure_of(&got));
                 return self.fail(self.turn_of(Some(at)), &text);
             }
         }
@@ -424,7 +437,7 @@ impl Player {
                 ToolAnswer::Failed(reason) => json!({"error": reason}),
             };
             if let Some(found) = difference(&expected, &got) {
-                let text = format!("result of the tool `{name}`: {found}");
+                let text = format!("result of the tool `{name}`: {found}{}", failure_of(&got));
                 self.fail(self.turn_of(Some(at)), &text);
             }
         }
@@ -459,7 +472,7 @@ impl Player {
                 Some((at, format!("{PROGRAM_NEVER}called `{}`: {shown}", call.method)))
             }
             StepKind::Answer { .. } if self.cancelled == Some(self.turn_of(Some(at))) => None,
-            StepKind::Answer { name, .. } => Some((at, format!("{PROGRAM_NEVER}answered `{name}`"))),
+            StepKind::Answer { name, .. } => Some((at, format!("{PROGRAM_NEVER}answered {name}"))),
             _ => None,
         });
         if let Some((at, text)) = missing {
@@ -470,7 +483,7 @@ impl Player {
     /// Ends the process, because the program differs from the recording.
     fn fail(&mut self, turn: u64, text: &str) {
         let place = if turn == 0 { "before the first turn".to_owned() } else { format!("turn {turn}") };
-        let text = format!("{PROGRAM_DIFFERS}{place}: {text}");
+        let text = format!("{PROGRAM_DIFFERS}{place}: {text}{}", self.origin);
         self.refuse_pending(&text);
         self.actions.push_back(Action::Complain(text));
         self.exit(Exit::Code(1));
@@ -550,6 +563,18 @@ fn value(text: &str) -> Value {
 
 fn failure(code: i64, message: &str) -> RpcFailure {
     RpcFailure { code, message: message.to_owned(), data: None }
+}
+
+/// Returns the error of a tool of the program, if it failed, for the text of a difference.
+fn failure_of(answer: &Value) -> String {
+    let result = answer.get("return_value").unwrap_or(answer);
+    let has_failed = ["is_error", "isError"].iter().any(|key| result[*key] == true);
+    let texts = [&result["output"], &result["message"], &result["content"][0]["text"], &answer["error"]];
+    let text = texts.into_iter().filter_map(Value::as_str).find(|text| !text.is_empty());
+    match text.filter(|_| has_failed || answer["error"].is_string()) {
+        Some(text) => format!("; the tool failed: {}", text.chars().take(MAX_SHOWN).collect::<String>()),
+        None => String::new(),
+    }
 }
 
 /// Returns the parameters of a call without the trace that it belongs to, which is another one in each run.

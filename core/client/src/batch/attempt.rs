@@ -13,7 +13,7 @@ use super::runner::{self, Runner};
 use super::workspace::{Keep, Prepared, Workspaces};
 use crate::connection::PromptResult;
 use crate::messages::TokenUsage;
-use crate::options::{PromptOptions, SessionOptions};
+use crate::options::{AgentOptions, PromptOptions, SessionOptions};
 use crate::{Agent, Error, Result, Session, Turn};
 
 /// The parts that the attempts of all jobs share.
@@ -22,14 +22,26 @@ pub(super) struct Context {
     pub(super) options: SessionOptions,
     /// The same without the options of the agent.
     pub(super) of_sessions: SessionOptions,
-    /// Its sessions are those of the jobs. Absent with a runner.
-    pub(super) agent: Option<Agent>,
+    pub(super) of_agent: AgentOptions,
+    /// Its sessions are those of the jobs. Opened for the first job that needs it: with a runner, or if each job has an agent
+    /// of its own, never.
+    pub(super) agent: OnceLock<Agent>,
     pub(super) retry: Retry,
     pub(super) workspaces: Workspaces,
     /// Makes the attempts, if they are not made here.
     pub(super) runner: Option<Runner>,
     /// Whether the batch is cancelled.
     pub(super) cancelled: watch::Receiver<bool>,
+}
+
+impl Context {
+    /// Opens the agent that the jobs share, unless it is open.
+    pub(super) fn open_agent(&self) -> Result<()> {
+        if self.agent.get().is_none() {
+            self.agent.set(self.of_agent.clone().open()?).ok();
+        }
+        Ok(())
+    }
 }
 
 /// The task of an attempt.
@@ -146,7 +158,7 @@ async fn run_session(
     let id = uuid::Uuid::new_v4().to_string();
     let opening = async {
         let options = Box::new(options);
-        match &context.agent {
+        match context.agent.get() {
             Some(agent) if !own_agent => agent.open_as(options, id).await,
             _ => options.start_as(id).await,
         }
@@ -166,7 +178,7 @@ async fn run_session(
             }
         }
     }
-    report.recording = slot.get().cloned();
+    report.recording = slot.get().map(|file| file.path().to_owned());
 }
 
 async fn run_turn(

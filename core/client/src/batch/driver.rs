@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Instant;
 
@@ -135,8 +135,8 @@ impl Driver {
         let context = attempt::Context {
             options: options.session.clone(),
             of_sessions,
-            // The runner starts the agents, with paths of its machine.
-            agent: if options.runner.is_none() { Some(of_agent.open()?) } else { None },
+            of_agent,
+            agent: OnceLock::new(),
             retry: options.retry,
             workspaces,
             runner: options.runner.clone(),
@@ -226,6 +226,13 @@ impl Driver {
             return self.deliver(JobResult { key, prompt: job.prompt, data: job.data, ..result });
         }
         if let Err(error) = self.check_work_dir(&job).await {
+            return self.end_source(Some(error));
+        }
+        // A runner starts the agents, with paths of its machine.
+        if self.context.runner.is_none()
+            && !job.needs_own_agent()
+            && let Err(error) = self.context.open_agent()
+        {
             return self.end_source(Some(error));
         }
         let task = Task { job: Arc::new(job), hash, key, number: 1 };
@@ -389,7 +396,7 @@ impl Driver {
     }
 
     async fn finish(mut self) {
-        if let Some(agent) = &self.context.agent
+        if let Some(agent) = self.context.agent.get()
             && let Err(error) = agent.close().await
         {
             tracing::warn!(%error, "the agent of a batch was not closed");

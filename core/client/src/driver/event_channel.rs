@@ -1,6 +1,7 @@
 //! The channel between a driver and the program for one turn, one replay, or the events outside turns: a queue of events, and
 //! an outcome.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Notify, watch};
@@ -18,12 +19,25 @@ pub struct EventChannel {
     outcome: watch::Sender<Option<Result<PromptResult>>>,
     /// The tokens so far. Absent once the outcome is set.
     usage: Mutex<TokenUsage>,
+    /// Whether the program has used the turn: read it, waited for it, or left it on purpose. The loss of any other turn is
+    /// logged.
+    is_used: AtomicBool,
 }
 
 impl EventChannel {
     /// Makes a channel for `limit` bytes of events. `driver` is notified of free capacity.
     pub(crate) fn new(limit: usize, driver: Arc<Notify>) -> Self {
-        Self { events: EventQueue::new(limit, driver), outcome: watch::Sender::default(), usage: Mutex::default() }
+        Self {
+            events: EventQueue::new(limit, driver),
+            outcome: watch::Sender::default(),
+            usage: Mutex::default(),
+            is_used: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes that the program uses the turn. Returns whether it had used the turn before.
+    pub(crate) fn note_used(&self) -> bool {
+        self.is_used.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn set_usage(&self, usage: &TokenUsage) {

@@ -14,7 +14,7 @@ use super::event_channel::EventChannel;
 use super::now;
 use super::turn_reader::TurnReader;
 use crate::OutputError;
-use crate::answers::HandlerError;
+use crate::answers::{HandlerError, HostError};
 use crate::connection::RequestKey;
 use crate::dialect::Answer;
 use crate::handler::{
@@ -147,7 +147,7 @@ impl Handlers {
                 let outcome = tokio::spawn(async move { on_event(*next).await }).await;
                 match outcome {
                     Ok(Ok(())) => {}
-                    Ok(Err(error)) => report(error.to_string()),
+                    Ok(Err(error)) => report(HostError::reported(&error)),
                     Err(error) => report(panic_message(error)),
                 }
             }

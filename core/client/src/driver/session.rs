@@ -23,6 +23,7 @@ use super::now;
 use super::records::{Records, RecordsRead, RecordsSource};
 use super::shared::Shared;
 use super::shutdown::{LINGER, STALL_TIMEOUT};
+use crate::answers::HostError;
 use crate::connection::{CallKey, Connection, Output, RequestKey, Scope, StatusChange, StepTag, TurnKey, TurnStatus};
 use crate::dialect::{Handshake, InitializeParams};
 use crate::endpoint::{ConnectionKey, HandshakeRole, first_id};
@@ -276,7 +277,10 @@ impl SessionDriver {
         match handled.outcome {
             Ok(Handling::Answered(answer)) => self.connection.answer(handled.request, &answer, now),
             Ok(Handling::Checked(errors)) => self.connection.output_checked(handled.request, Ok(errors), now),
-            Err(error) => self.connection.handler_failed(handled.request, error.to_string(), now),
+            Err(error) => {
+                let reported = HostError::reported(&error);
+                self.connection.handler_failed_as(handled.request, &error.to_string(), reported, now);
+            }
         }
     }
 
@@ -556,6 +560,7 @@ impl SessionDriver {
     pub(super) fn begin_close_within(&mut self, timeout: Option<Duration>) {
         let Some(timeout) = timeout else { return self.begin_close() };
         if timeout.is_zero() {
+            self.warn_of_unread_turns();
             return self.kill();
         }
         let limit = if self.closing.is_asked { timeout.min(self.closing.close_timeout) } else { timeout };
@@ -577,6 +582,10 @@ impl SessionDriver {
             return;
         }
         self.closing.is_asked = true;
+        self.warn_of_unread_turns();
+        if self.closing.close_timeout.is_zero() {
+            return self.kill();
+        }
         let now = now();
         if matches!(self.closing.stage, Stage::Open) {
             self.closing.stage = Stage::Cancelling { stalled_at: now + STALL_TIMEOUT };
@@ -587,6 +596,19 @@ impl SessionDriver {
             self.connection.cancel(turn, now);
         }
         self.connection.begin_closing(self.closing.close_timeout, now);
+    }
+
+    /// Logs the turns that the close cancels and that the program has not used: it may have forgotten to wait for them.
+    fn warn_of_unread_turns(&self) {
+        for (key, channel) in &self.turns {
+            if !channel.note_used() {
+                tracing::warn!(
+                    turn = format!("turn-{key}"),
+                    "the session is closed during a turn that was not read, and the turn is cancelled; iterate over its events \
+                     or wait for its result() first"
+                );
+            }
+        }
     }
 
     /// Kills the agent, because the program has set a timeout of zero.

@@ -90,7 +90,9 @@ impl SessionOptions {
         let mut servers = Vec::new();
         for config in &self.mcp_configs {
             let Some(Value::Object(named)) = config.get("mcpServers") else {
-                return Err(self.invalid("mcp_configs", "expected an object `mcpServers` in each"));
+                return Err(
+                    self.invalid("mcp_configs", "expected an object with `mcpServers`, which maps names to servers")
+                );
             };
             for (name, server) in named {
                 if name == tools_server::NAME && !self.tools.is_empty() {
@@ -196,7 +198,7 @@ mod tests {
             ])
         );
         for (config, reason) in [
-            (json!({}), "expected an object `mcpServers` in each"),
+            (json!({}), "expected an object with `mcpServers`, which maps names to servers"),
             (json!({"mcpServers": {"a": {}}}), "a: expected a `command` or a `url`"),
             (json!({"mcpServers": {"a": {"command": "x", "args": "y"}}}), "a: `args`: expected a list of text"),
             (json!({"mcpServers": {"a": {"command": "x", "env": {"K": 1}}}}), "a: `env`: K is no text"),

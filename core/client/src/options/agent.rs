@@ -160,8 +160,8 @@ impl AgentOptions {
         Self(self.0.handshake_timeout(handshake_timeout))
     }
 
-    /// Sets the time for a process that sessions share to exit, before it gets SIGTERM. Default: 10 seconds. Each
-    /// session has a timeout of its own.
+    /// Sets the time for a process that sessions share to exit, before it gets SIGTERM. Zero kills it at once. Default: 10
+    /// seconds. Each session has a timeout of its own.
     ///
     /// # Examples
     /// ```
@@ -177,7 +177,7 @@ impl AgentOptions {
     /// Checks everything that can be checked without starting the program.
     ///
     /// ```
-    /// let options = kimi_agent::AgentOptions::new().close_timeout(std::time::Duration::ZERO);
+    /// let options = kimi_agent::AgentOptions::new().handshake_timeout(std::time::Duration::ZERO);
     /// assert_eq!(options.validate().unwrap_err().code(), "invalid_option");
     /// ```
     ///

@@ -352,7 +352,8 @@ impl SessionOptions {
         self
     }
 
-    /// Sets the time for the agent to exit when the session closes, before it gets SIGTERM. Default: 10 seconds.
+    /// Sets the time for the agent to exit when the session closes, before it gets SIGTERM. Zero kills the agent at once, as
+    /// [`Session::close_with_timeout`](crate::Session::close_with_timeout) does. Default: 10 seconds.
     ///
     /// ```
     /// use std::time::Duration;

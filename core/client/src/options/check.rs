@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::Path;
+use std::time::Duration;
 
 use kimi_agent_protocol::budget::budget_problem;
 use kimi_agent_protocol::options::{Kind, OPTIONS, OptionInfo, SMALLEST_BUFFER};
@@ -52,6 +53,8 @@ impl SessionOptions {
                 path_problem(path, option.kind == Kind::Directory).map_or(Ok(()), Err)
             }
             Setting::Count(0) => Err("expected at least 1, got 0".to_owned()),
+            // Kills the agent when the session closes, as `close(timeout=0)` does.
+            Setting::Duration(Duration::ZERO) if option.name == "close_timeout" => Ok(()),
             Setting::Duration(duration) => duration_problem(duration).map_or(Ok(()), Err),
             Setting::Bytes(bytes) if bytes < SMALLEST_BUFFER => {
                 Err(format!("expected at least {SMALLEST_BUFFER} bytes, got {bytes}"))
@@ -97,6 +100,13 @@ impl SessionOptions {
                     _ => Ok(()),
                 }
             }),
+            "mcp_configs" => match self.mcp_configs.iter().all(has_servers) {
+                true => Ok(()),
+                false => {
+                    Err("expected an object with `mcpServers`, got one without: {\"mcpServers\": {\"NAME\": {…}}}"
+                        .to_owned())
+                }
+            },
             "redact" => crate::recording::check_patterns(&self.redact),
             "additional_directories" => self.additional_directories.iter().try_for_each(|path| {
                 check_text(path.as_os_str())?;
@@ -200,6 +210,13 @@ fn not_a_schema(parameters: &Value) -> Option<&str> {
         return None;
     }
     map.keys().next().map(String::as_str)
+}
+
+/// Returns whether a configuration of MCP is empty, or has servers: in `mcpServers`, or at its top, as some agents accept.
+fn has_servers(config: &Value) -> bool {
+    let Value::Object(map) = config else { return true };
+    let is_server = |value: &Value| value.get("command").or_else(|| value.get("url")).is_some();
+    map.is_empty() || map.contains_key("mcpServers") || map.values().any(is_server)
 }
 
 fn contains_nul(text: &OsStr) -> bool {

@@ -159,13 +159,18 @@ pub(super) fn resolve(option: Option<&Executable>, around: &Surroundings<'_>) ->
         if place.as_os_str().is_empty() {
             continue;
         }
+        let shown = place.display().to_string();
+        // A PATH often names a directory twice.
+        if places.contains(&shown) {
+            continue;
+        }
         let Ok(candidate) = std::path::absolute(place.join(&program)) else { continue };
         match look_at(&candidate) {
             Found::Program(path) => return Ok((path, args)),
             Found::Missing => {}
             Found::Refused(why) => refused.push(format!("{} {why}", candidate.display())),
         }
-        places.push(place.display().to_string());
+        places.push(shown);
     }
     let whose = match around.env.iter().any(|(name, _)| is_path(name)) {
         true => "the PATH of the `env` option",

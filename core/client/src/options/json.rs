@@ -10,6 +10,7 @@ use kimi_agent_protocol::output::parse_output;
 use kimi_agent_protocol::spelling::nearest;
 use serde_json::{Map, Value};
 
+use super::file_url::path_of;
 use super::value::{duration_problem, is_too_deep, kind_of, too_deep};
 use super::{Dialect, Enforce, Executable, SessionOptions};
 use crate::dialect::SystemPrompt;
@@ -112,7 +113,7 @@ impl SessionOptions {
             }
             "handshake_timeout" => self.handshake_timeout = field.duration(&value)?,
             "cancel_timeout" => self.cancel_timeout = field.duration(&value)?,
-            "close_timeout" => self.close_timeout = field.duration(&value)?,
+            "close_timeout" => self.close_timeout = field.duration_or_zero(&value)?,
             "idle_timeout" => self.idle_timeout = Some(field.duration(&value)?),
             "session_budget" => self.session_budget = Some(field.budget(value)?),
             "output" => self.output = Some(Box::new(field.output(value)?)),
@@ -177,7 +178,7 @@ impl Field<'_> {
 
     fn path(&self, value: Value) -> Result<PathBuf> {
         match value {
-            Value::String(path) => Ok(path.into()),
+            Value::String(path) => path_of(path).map_err(|problem| self.wrong(problem)),
             other => Err(self.expected(Kind::File, &other)),
         }
     }
@@ -243,7 +244,7 @@ impl Field<'_> {
 
     fn executable(&self, value: Value) -> Result<Executable> {
         match value {
-            Value::String(program) => Ok(program.into()),
+            Value::String(program) => Ok(path_of(program).map_err(|problem| self.wrong(problem))?.into()),
             Value::Array(items) if items.iter().any(|item| item.is_array() || item.is_object()) => {
                 let script = self.naming.name("scripted_agent");
                 Err(self.wrong(format!("expected a path, or a list of text; did you mean `{script}(…)` of a script?")))

@@ -9,6 +9,7 @@ mod content;
 mod content_json;
 mod dialect;
 mod executable;
+mod file_url;
 mod json;
 mod kimi_code;
 mod pattern;
@@ -113,8 +114,8 @@ pub struct SessionOptions {
     pub(crate) session_budget: Option<Budget>,
     pub(crate) output: Option<Box<Output>>,
     pub(crate) record: Option<PathBuf>,
-    /// Receives the path of the recording when its file is made.
-    pub(crate) recorded_at: Option<Arc<OnceLock<PathBuf>>>,
+    /// Receives the file of the recording when it is made.
+    pub(crate) recorded_at: Option<Arc<OnceLock<Arc<RecordingFile>>>>,
     /// The file of the recording, while the session is being opened.
     pub(crate) recording: Option<Arc<RecordingFile>>,
     /// The recording that the agent plays, while the session is being opened.

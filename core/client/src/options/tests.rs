@@ -134,6 +134,7 @@ fn wrong_values_are_named() {
         ("env", new().env([("A\0", "x")]), "NUL"),
         ("env", new().env([("A", "secret\0")]), "the value of \"A\" contains a NUL byte"),
         ("mcp_configs", new().mcp_configs([object(), json!("x")]), "got text in it"),
+        ("mcp_configs", new().mcp_configs([json!({"servers": {}})]), "expected an object with `mcpServers`"),
         ("agent_file", new().agent_file("/no/such.yaml"), "does not exist"),
         ("skills_dir", new().skills_dir(&file), "is not a directory"),
         ("tools", new().tool(tool("", object())), "needs a name"),
@@ -480,7 +481,7 @@ mod look_up {
 
     #[test]
     fn missing_executable_error_lists_places() {
-        let text = find(None, &[], &[("PATH", "/no/one:/no/two")]).unwrap_err();
+        let text = find(None, &[], &[("PATH", "/no/one:/no/two:/no/one")]).unwrap_err();
         assert!(
             text.starts_with("can't start the agent: `kimi`: not found on PATH: /no/one, /no/two; install"),
             "{text}"

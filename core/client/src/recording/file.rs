@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use kimi_agent_protocol::recording::{Entry, EntryWriter, GapEntry};
@@ -35,6 +35,8 @@ pub(crate) struct RecordingFile {
     waiting: Mutex<Waiting>,
     pub(super) output: Mutex<Output>,
     pub(super) progress: Arc<Progress>,
+    /// Why it could not be written to its end.
+    pub(super) problem: OnceLock<String>,
 }
 
 /// The entries that wait to be written.
@@ -109,7 +111,13 @@ impl RecordingFile {
             waiting: Mutex::default(),
             output: Mutex::new(Output { file: Some(file), writer: None, began: None, held }),
             progress: Arc::default(),
+            problem: OnceLock::new(),
         }
+    }
+
+    /// Returns why the file could not be written to its end.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.get().map(String::as_str)
     }
 
     /// Returns the path of the file.

@@ -319,6 +319,7 @@ fn end_after_error(file: &RecordingFile, target: &mut Option<File>, written: io:
             %error,
             "the recording ends here, because its file cannot be written; the session continues"
         );
+        file.problem.set(error.to_string()).ok();
         *target = None;
     }
 }

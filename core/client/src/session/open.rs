@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use kimi_agent_protocol::budget::uncounted;
 use tokio::sync::oneshot;
@@ -34,6 +35,9 @@ use crate::tools_server::ToolsServer;
 use crate::tools_server::calls;
 #[cfg(any(test, feature = "measured"))]
 use crate::transport::Transport;
+
+/// After this time in a turn without a message from the agent, the log says what the agent is busy with.
+const QUIET: Duration = Duration::from_secs(30);
 
 impl SessionOptions {
     /// Starts the agent and performs the handshake. Dropping the future stops the agent.
@@ -79,7 +83,7 @@ impl SessionOptions {
         self.validate()?;
         self.recording = self.recording_file(self.session_id.as_deref().unwrap_or(&id))?;
         if let (Some(slot), Some(file)) = (&self.recorded_at, &self.recording) {
-            slot.set(file.path().to_owned()).ok();
+            slot.set(Arc::clone(file)).ok();
         }
         let opening = recording::Opening::of(self.recording.as_ref());
         let command = self.command()?;
@@ -257,6 +261,7 @@ impl SessionOptions {
             answer: self.handshake_timeout,
             turn: self.turn_timeout,
             idle: self.idle_timeout,
+            quiet: Some(QUIET),
         };
         let (opened, handshake) = oneshot::channel();
         let records = self.records_source(&work_dir).filter(|_| dialect.shares_processes());

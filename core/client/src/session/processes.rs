@@ -217,8 +217,15 @@ impl Processes {
         sessions.iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// Returns the timeout of a close: that of the call, or none if that of the options is to hold.
+    fn limit(&self, timeout: Option<Duration>) -> Option<Duration> {
+        // Like a call with zero, not a process that gets TERM at once and KILL later.
+        timeout.or_else(|| self.close_timeout.is_zero().then_some(Duration::ZERO))
+    }
+
     /// Closes the sessions in the background, with this `close_timeout` if one is given.
     pub(super) fn begin_close(&self, timeout: Option<Duration>) {
+        let timeout = self.limit(timeout);
         // If a process is being started, `close` waits for it, or it is dropped.
         if let Ok(shared) = self.shared.try_lock() {
             shared.iter().for_each(|process| process.handle.close(timeout));
@@ -228,6 +235,7 @@ impl Processes {
 
     /// Closes the sessions, and waits until no process is left. The error names a process that could not be ended.
     pub(super) async fn close_within(&self, timeout: Option<Duration>) -> Result<()> {
+        let timeout = self.limit(timeout);
         // The sessions first, because a starting agent answers to them.
         self.sessions().iter().for_each(|session| session.begin_close_within(timeout));
         let mut shared = self.shared.lock().await;

@@ -1,7 +1,6 @@
 //! A turn: its events and its outcome. `turn_streams` has its other forms: text, and steps.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -27,19 +26,16 @@ pub struct TurnInner {
     pub(crate) link: Arc<Link>,
     /// The id of the turn in the session.
     pub id: String,
-    /// Whether the program has read the turn, waited for its outcome, or cancelled it. Dropping the turn is then not
-    /// logged.
-    is_used: AtomicBool,
 }
 
 impl TurnInner {
     pub(crate) fn new(channel: Arc<EventChannel>, link: Arc<Link>, id: String) -> Arc<Self> {
-        Arc::new(Self { channel, link, id, is_used: AtomicBool::new(false) })
+        Arc::new(Self { channel, link, id })
     }
 
     /// Notes that the program uses the turn.
     pub fn note_used(&self) {
-        self.is_used.store(true, Ordering::Relaxed);
+        self.channel.note_used();
     }
 
     /// Waits for the outcome. Unread events stay in the queue.
@@ -117,7 +113,7 @@ impl TurnInner {
 
     /// Discards unread events, and cancels the turn in the background, because the turn was left.
     pub fn leave(&self) {
-        if !self.is_used.swap(true, Ordering::Relaxed) {
+        if !self.channel.note_used() {
             self.warn_of_loss(self.channel.outcome());
         }
         self.channel.events.discard_all();

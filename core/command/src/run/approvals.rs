@@ -8,7 +8,7 @@ use kimi_agent_client::{Answers, Approval, HandlerError, SessionOptions};
 use kimi_agent_protocol::messages::{ApprovalRequest, Question, QuestionRequest};
 use tokio::sync::{Mutex, mpsc};
 
-use super::suggestion::rule_for;
+use super::suggestion::rules_for;
 use super::tools::{decided, pages, short, whole, whole_line};
 use crate::console::Console;
 
@@ -40,11 +40,16 @@ pub(crate) fn answering(options: SessionOptions, console: &Arc<Console>, work_di
 /// Describes a rejection, and how to allow the action.
 fn rejection(request: &ApprovalRequest, work_dir: &std::path::Path) -> String {
     let action = about(request);
-    match request.tool_call.get().and_then(|call| rule_for(call, work_dir)) {
-        Some(rule) => format!(
+    let rules = request.tool_call.get().map(|call| rules_for(call, work_dir)).unwrap_or_default();
+    match &rules[..] {
+        [rule] => format!(
             "rejected: {action}; to allow it, add the rule {rule:?} to `allow` of a file for --policy, or set --yolo"
         ),
-        None => format!("rejected: {action}; to allow it, set --yolo, or a --policy whose rules allow it"),
+        [_, _, ..] => format!(
+            "rejected: {action}; to allow it, add the rules {} to `allow` of a file for --policy, or set --yolo",
+            rules.iter().map(|rule| format!("{rule:?}")).collect::<Vec<_>>().join(", ")
+        ),
+        [] => format!("rejected: {action}; to allow it, set --yolo, or a --policy whose rules allow it"),
     }
 }
 

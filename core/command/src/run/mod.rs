@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use kimi_agent_client::{Error, Session, Turn, TurnStatus};
+use kimi_agent_client::{Error, Session, Turn, TurnStatus, host};
 use kimi_agent_protocol::PromptResult;
 use serde_json::json;
 
@@ -95,6 +95,7 @@ async fn played(
             }
         });
     }
+    let (options, recorded) = host::recorded(options);
     let session = tokio::select! {
         biased;
         () = interrupts.next() => return Err(Failure::Cancelled),
@@ -108,6 +109,11 @@ async fn played(
         () = interrupts.next(), if !is_hurried => session.close_with_timeout(Duration::ZERO).await,
         closed = closed(&session, is_hurried) => closed,
     };
+    if let (Ok(exit::SUCCEEDED), Some(problem)) = (&outcome, recorded.problem()) {
+        return Err(Failure::Because(format!(
+            "the recording is incomplete, because its file cannot be written: {problem}"
+        )));
+    }
     match (&outcome, ended) {
         // The agent plays a recording, and the prompt was not all of it.
         (Ok(_), Err(error @ Error::Rpc(_))) => Err(error.into()),

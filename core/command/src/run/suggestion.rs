@@ -1,16 +1,20 @@
-//! The rule of a policy that would allow a tool call.
+//! The rules of a policy that would allow a tool call.
 
 use std::path::Path;
 
-use kimi_agent_policy::{Decision, Policy};
+use kimi_agent_policy::{Decision, Policy, PolicyVerdict};
 use kimi_agent_protocol::messages::{ToolCallInfo, ToolKind};
 use serde_json::{Value, json};
 
 /// Arguments that a rule can have as its pattern.
 const PATTERNS: [&str; 4] = ["command", "file_path", "path", "abs_path"];
 
-/// Returns the narrowest rule that is known to allow this call.
-pub(crate) fn rule_for(call: &ToolCallInfo, work_dir: &Path) -> Option<String> {
+/// How many rules are suggested at most.
+const MAX_RULES: usize = 8;
+
+/// Returns the narrowest rules that are known to allow this call: one, or one for each part of a compound command. A rule for all
+/// commands is never suggested.
+pub(crate) fn rules_for(call: &ToolCallInfo, work_dir: &Path) -> Vec<String> {
     let kind = call.kind.as_ref().map(ToolKind::as_str);
     let subjects = || kind.into_iter().chain([&*call.name]);
     let argument = |key: &&str| call.arguments.as_ref()?.get(*key)?.as_str();
@@ -18,33 +22,66 @@ pub(crate) fn rule_for(call: &ToolCallInfo, work_dir: &Path) -> Option<String> {
         .iter()
         .filter_map(argument)
         .flat_map(|pattern| subjects().map(move |name| format!("{name}({pattern})")));
-    narrow.chain(subjects().map(str::to_owned)).find(|rule| allows(rule, call, work_dir))
+    let narrow =
+        narrow.collect::<Vec<_>>().into_iter().map(|rule| vec![rule]).find(|rules| allows(rules, call, work_dir));
+    let parts = || subjects().find_map(|name| rules_for_parts(name, call, work_dir));
+    let is_command = argument(&"command").is_some();
+    let whole =
+        || subjects().map(|name| vec![name.to_owned()]).find(|rules| !is_command && allows(rules, call, work_dir));
+    narrow.or_else(parts).or_else(whole).unwrap_or_default()
 }
 
-fn allows(rule: &str, call: &ToolCallInfo, work_dir: &Path) -> bool {
-    let policy: Value = json!({"default": "ask", "allow": [rule]});
-    Policy::from_value(&policy).is_ok_and(|policy| policy.check(call, work_dir).decision == Decision::Allow)
+/// Allows one part of the call after the other.
+fn rules_for_parts(name: &str, call: &ToolCallInfo, work_dir: &Path) -> Option<Vec<String>> {
+    let mut rules = Vec::new();
+    while rules.len() < MAX_RULES {
+        let verdict = verdict(&rules, call, work_dir)?;
+        if verdict.decision == Decision::Allow {
+            return Some(rules);
+        }
+        let rule = format!("{name}({})", verdict.part?);
+        if rules.contains(&rule) {
+            return None;
+        }
+        rules.push(rule);
+    }
+    verdict(&rules, call, work_dir).filter(|verdict| verdict.decision == Decision::Allow).map(|_| rules)
+}
+
+fn allows(rules: &[String], call: &ToolCallInfo, work_dir: &Path) -> bool {
+    verdict(rules, call, work_dir).is_some_and(|verdict| verdict.decision == Decision::Allow)
+}
+
+fn verdict(rules: &[String], call: &ToolCallInfo, work_dir: &Path) -> Option<PolicyVerdict> {
+    let policy: Value = json!({"default": "ask", "allow": rules});
+    Policy::from_value(&policy).ok().map(|policy| policy.check(call, work_dir))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rule(call: Value) -> Option<String> {
-        rule_for(&serde_json::from_value(call).unwrap(), &std::env::temp_dir())
+    fn rules(call: Value) -> Vec<String> {
+        rules_for(&serde_json::from_value(call).unwrap(), &std::env::temp_dir())
     }
 
     #[test]
     fn rule_allows_this_call() {
         let call = json!({"id": "1", "name": "Bash", "arguments": {"command": "git status"}});
-        assert_eq!(rule(call).as_deref(), Some("Bash(git status)"));
+        assert_eq!(rules(call), ["Bash(git status)"]);
         let call = json!({"id": "1", "name": "Write a.txt", "kind": "edit", "arguments": {"path": "a.txt"}});
-        assert_eq!(rule(call).as_deref(), Some("edit(a.txt)"));
+        assert_eq!(rules(call), ["edit(a.txt)"]);
+    }
+
+    #[test]
+    fn compound_command_has_a_rule_for_each_part() {
+        let call = json!({"id": "1", "name": "Shell", "arguments": {"command": "git status && make test | tail -1"}});
+        assert_eq!(rules(call), ["Shell(git status)", "Shell(make test)", "Shell(tail -1)"]);
     }
 
     #[test]
     fn unreadable_command_has_no_narrow_rule() {
         let call = json!({"id": "1", "name": "Shell", "arguments": {"command": "$(cat x"}});
-        assert_ne!(rule(call).as_deref(), Some("Shell($(cat x)"));
+        assert_eq!(rules(call), Vec::<String>::new());
     }
 }

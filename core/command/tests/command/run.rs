@@ -264,6 +264,14 @@ fn missing_agent_is_reported() {
     assert!(ran.err.contains("no-such-agent") && ran.err.contains("errors.md#spawn_error"), "{}", ran.err);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn run_with_unwritable_recording_fails() {
+    let ran = ran(&agent(asking()), &["run", "--yolo", "--record", "/dev/full", "hi"]);
+    assert_eq!((ran.code, &*ran.out), (1, "Looking\nDone\n"));
+    assert!(ran.err.contains("the recording is incomplete") && ran.err.contains("No space left"), "{}", ran.err);
+}
+
 #[test]
 fn run_is_recorded() {
     let folder = tempfile::tempdir().unwrap();

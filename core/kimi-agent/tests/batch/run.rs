@@ -126,6 +126,25 @@ async fn failed_job_does_not_stop_others() {
     assert_eq!(results[3].key, "no prompt");
 }
 
+#[tokio::test]
+async fn jobs_with_own_executables_need_no_common_agent() {
+    let good = scripted_agent(json!([[{"text": "fine"}]]));
+    let command: Vec<_> = good.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let missing = SessionOptions::new().executable("no-such-agent");
+    let jobs = ["a", "b"].map(|prompt| Job::new(prompt).option("executable", command.clone()));
+    let results = all(run_batch(jobs.clone(), BatchOptions::new().session(missing.clone()))).await;
+    assert_eq!(texts(&results), ["fine", "fine"]);
+    let [first, second] = jobs;
+    let mut batch = run_batch([first, Job::new("c"), second], BatchOptions::new().session(missing));
+    let mut outcomes = Vec::new();
+    while let Some(outcome) = batch.next().await {
+        outcomes.push(outcome.map_or_else(|error| error.code().to_owned(), |result| result.status.as_str().to_owned()));
+    }
+    // The job that needs it ends the batch, those before it run to their end.
+    assert_eq!(outcomes.len(), 2, "{outcomes:?}");
+    assert!(outcomes.contains(&"spawn_error".to_owned()));
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn overloaded_model_is_retried() {

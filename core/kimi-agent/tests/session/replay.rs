@@ -238,7 +238,7 @@ async fn verify_shows_first_difference() {
         (
             program("3", true),
             "first",
-            r#"turn 1: answer to `ToolCallRequest`: expected "2", got "3" at /return_value/output"#,
+            r#"turn 1: answer to `ToolCallRequest` of the tool `add`: expected "2", got "3" at /return_value/output"#,
         ),
     ] {
         let (error, line) = difference(options, &file, prompt).await;
@@ -259,7 +259,7 @@ async fn verify_finds_missing_prompt() {
     let expected = r#"turn 2: the program never called `prompt`: expected {"user_input":"second"}"#;
     assert!(error.code() == "rpc_error" && error.to_string().contains(expected), "{error}");
     let line = told.recv().await.unwrap();
-    assert!(line.ends_with(expected), "{line}");
+    assert!(line.contains(expected) && line.contains("the recording is "), "{line}");
     session.close().await.unwrap();
 }
 

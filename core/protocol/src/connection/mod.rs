@@ -80,6 +80,8 @@ pub struct Timing {
     pub turn: Option<Duration>,
     /// The longest time in a turn without a message from the agent. `None` for no limit.
     pub idle: Option<Duration>,
+    /// After this time in a turn without a message from the agent, the log says what the agent is busy with. `None`: never.
+    pub quiet: Option<Duration>,
 }
 
 /// The scope of an event.
@@ -635,6 +637,7 @@ impl Connection {
             self.outputs.push_back(Output::CallEnded { call: key, outcome: Err(Error::Timeout(message.into())) });
         }
         self.log_unanswered(now);
+        self.log_quiet(now);
         self.turn_deadline(now);
     }
 

@@ -619,22 +619,28 @@ impl Connection {
 
     /// Handles the failure of a handler: the agent gets the default answer, and the program gets an event.
     pub fn handler_failed(&mut self, key: RequestKey, message: String, now: Instant) {
+        let reported = message.clone();
+        self.handler_failed_as(key, &message, reported, now);
+    }
+
+    /// Handles the failure of a handler as [`Connection::handler_failed`] does. The model reads `message`, the program `reported`.
+    pub fn handler_failed_as(&mut self, key: RequestKey, message: &str, reported: String, now: Instant) {
         if self.is_output_check(key) {
-            return self.output_checked(key, Err(message), now);
+            return self.output_checked(key, Err(message.to_owned()), now);
         }
         let Some(pending) = self.requests.pending.get(&key) else { return };
-        let answer = pending.safe_answer(&message);
+        let answer = pending.safe_answer(message);
         let (kind, name, request_id) = (pending.kind.clone(), pending.name.clone(), pending.request_id.clone());
         let tool_call = pending.about.tool_call.clone();
-        self.log_failure(&kind, name.as_deref(), &message);
+        self.log_failure(&kind, name.as_deref(), message);
         match answer {
-            Some(answer) => self.answer_by(key, &answer, (RejectedBy::HandlerFailed, Some(&message)), now),
-            None => self.answer_failed(key, &message, now),
+            Some(answer) => self.answer_by(key, &answer, (RejectedBy::HandlerFailed, Some(message)), now),
+            None => self.answer_failed(key, message, now),
         }
         if let Some(turn) = &mut self.turn {
-            turn.record.failed(kind.clone(), tool_call, &message);
+            turn.record.failed(kind.clone(), tool_call, &reported);
         }
-        self.report_failure(kind, name, Some(request_id), message);
+        self.report_failure(kind, name, Some(request_id), reported);
     }
 
     /// Logs the requests that have waited for a long time.

@@ -28,7 +28,7 @@ use crate::error::AgentExit;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn timing() -> Timing {
-    Timing { handshake: 60 * SECOND, cancel: 10 * SECOND, answer: 60 * SECOND, turn: None, idle: None }
+    Timing { handshake: 60 * SECOND, cancel: 10 * SECOND, answer: 60 * SECOND, turn: None, idle: None, quiet: None }
 }
 
 /// A connection with the agent's side in the test's hands.

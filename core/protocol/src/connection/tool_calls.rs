@@ -324,6 +324,14 @@ pub(super) struct Present<'a> {
 }
 
 impl ToolCalls {
+    /// Returns the names of at most `limit` calls without a result, the oldest first, and how many others there are.
+    pub(super) fn running(&self, limit: usize) -> (Vec<&str>, usize) {
+        let mut calls: Vec<_> = self.streams.values().flat_map(|stream| stream.open.values()).collect();
+        calls.sort_unstable_by(|a, b| (a.complete, &a.name).cmp(&(b.complete, &b.name)));
+        let hidden = calls.len().saturating_sub(limit);
+        (calls.into_iter().take(limit).map(|call| call.name.as_str()).collect(), hidden)
+    }
+
     /// Updates the calls from an event, and adds to the event the call that it is about. Returns by how many bytes the
     /// event has grown.
     pub(super) fn take_in(&mut self, event: &mut Event, present: &mut Present<'_>) -> usize {

@@ -85,6 +85,8 @@ pub(super) struct ActiveTurn {
     /// All that budgets count but the time, which the method of this name adds.
     pub(super) spent: Spent,
     pub(super) last_activity: Instant,
+    /// Whether the log says that the agent has been quiet.
+    pub(super) is_quiet_logged: bool,
     pub(super) cancel: Option<Cancelling>,
     pub(super) limits: TurnLimits,
     /// The prompt's call. A late answer to an earlier prompt must not end this turn.
@@ -204,7 +206,14 @@ impl ActiveTurn {
         let turn = self.limits.turn.or(timing.turn).map(|limit| self.began + limit);
         // An agent that waits for the program is not idle.
         let idle = self.limits.idle.or(timing.idle).filter(|_| !agent_waits).map(|limit| self.last_activity + limit);
-        turn.into_iter().chain(idle).chain(ending).chain(self.budget_deadline).min()
+        let quiet = self.quiet_deadline(timing, agent_waits);
+        turn.into_iter().chain(idle).chain(quiet).chain(ending).chain(self.budget_deadline).min()
+    }
+
+    /// Returns when the log says that the agent has been quiet.
+    pub(super) fn quiet_deadline(&self, timing: &Timing, agent_waits: bool) -> Option<Instant> {
+        let is_due = !agent_waits && !self.is_quiet_logged && self.is_open();
+        timing.quiet.filter(|_| is_due).map(|limit| self.last_activity + limit)
     }
 
     /// Whether it is neither cancelled nor answered.
@@ -295,6 +304,7 @@ impl Connection {
                     step: StepTag { index: 0, n: 1 },
                     spent: Spent::default(),
                     last_activity: now,
+                    is_quiet_logged: false,
                     cancel: None,
                     limits,
                     call,

@@ -1,13 +1,16 @@
-//! Log records about handlers that fail, are missing or take long. Each is a warning once a session, and a debug record
+//! Log records about agents that are quiet, and about handlers that fail, are missing or take long. Each is a warning once a session, and a debug record
 //! afterwards.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Connection;
 use crate::messages::{Event, HandlerKind};
+use crate::printable::printable_line;
 
 /// How many different warnings a session logs.
 const MAX_WARNINGS: usize = 1024;
+/// How many running tools a record names.
+const MAX_NAMED: usize = 3;
 /// The target of these records, also in the host's log.
 pub(super) const HANDLERS: &str = "kimi_agent.handlers";
 /// How the bindings report that the host cancelled a handler, for example because its event loop ends.
@@ -63,6 +66,32 @@ impl Connection {
             subject,
             "the agent has waited {waited:?} for an answer of `{option}`: {missing}. Further waits are not logged"
         );
+    }
+
+    /// Logs once in a turn that the agent has sent nothing for a long time, and what it is busy with.
+    pub(super) fn log_quiet(&mut self, now: Instant) {
+        let agent_waits = self.agent_waits();
+        let Some(turn) = &mut self.turn else { return };
+        if turn.quiet_deadline(&self.timing, agent_waits).is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        turn.is_quiet_logged = true;
+        let waited = now.duration_since(turn.last_activity);
+        let option = self.sources.naming.name("idle_timeout");
+        let (tools, hidden) = self.tool_calls.running(MAX_NAMED);
+        if tools.is_empty() {
+            tracing::warn!(
+                "the agent has sent nothing for {waited:?}: it waits for its model, or is stuck. `{option}` ends such a turn. \
+                 Further silences of this turn are not logged"
+            );
+        } else {
+            let more = if hidden == 0 { String::new() } else { format!(" and {hidden} more") };
+            let tools = tools.iter().map(|name| printable_line(name)).collect::<Vec<_>>().join(", ");
+            tracing::info!(
+                "the agent has sent nothing for {waited:?}, while it runs {tools}{more}. `{option}` ends such a turn. Further \
+                 silences of this turn are not logged"
+            );
+        }
     }
 
     /// Logs once that requests of this kind get the default answer.

@@ -118,6 +118,7 @@ pub(crate) fn play(conversation: &Conversation) {
         answer: Duration::from_secs(20),
         turn: seconds(40),
         idle: seconds(15),
+        quiet: seconds(5),
     };
     let question = match conversation.question {
         // There is no such thing.

@@ -99,7 +99,7 @@ struct World {
 /// Plays a course to its end.
 pub(crate) fn play(course: &Course) {
     let minute = Duration::from_secs(60);
-    let timing = Timing { handshake: minute, cancel: minute, answer: minute, turn: None, idle: None };
+    let timing = Timing { handshake: minute, cancel: minute, answer: minute, turn: None, idle: None, quiet: None };
     let policy = AnswerSources { approval: course.approval.into(), observed: true, ..AnswerSources::default() };
     let dialect = KimiWeb::new(KimiWebParams { nonce: "n".to_owned(), model: Some("m".into()), ..Default::default() });
     let mut world = World {

@@ -139,6 +139,7 @@ impl Scenario {
             answer: Duration::from_secs(20),
             turn: seconds(40),
             idle: seconds(15),
+            quiet: seconds(5),
         }
     }
 

@@ -8,6 +8,8 @@ use super::redact::MASK;
 
 /// How much of a value errors show, in characters.
 const SHOWN: usize = 200;
+/// How much of two equal beginnings errors show before the first difference.
+const BEFORE: usize = 40;
 
 /// The first difference between two values.
 #[derive(Debug, PartialEq)]
@@ -23,18 +25,34 @@ pub struct Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pointer, expected, got } = self;
-        write!(f, "expected {}, got {}", shown(expected.as_ref()), shown(got.as_ref()))?;
-        if pointer.is_empty() { Ok(()) } else { write!(f, " at {pointer}") }
+        let [expected, got] = [expected, got].map(|value| value.as_ref().map(Value::to_string));
+        let equal = match (&expected, &got) {
+            (Some(expected), Some(got)) => {
+                expected.chars().zip(got.chars()).take_while(|(one, other)| one == other).count()
+            }
+            _ => 0,
+        };
+        // Two long texts with one beginning are shown from shortly before their difference on.
+        let from = if equal > SHOWN / 2 { equal - BEFORE } else { 0 };
+        write!(f, "expected {}, got {}", shown(expected, from), shown(got, from))?;
+        if !pointer.is_empty() {
+            write!(f, " at {pointer}")?;
+        }
+        // The first character is the quotation mark of the text.
+        if from > 0 { write!(f, ", from character {equal} on") } else { Ok(()) }
     }
 }
 
-fn shown(value: Option<&Value>) -> String {
-    let Some(value) = value else { return "nothing".to_owned() };
-    let text = value.to_string();
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
+fn shown(text: Option<String>, from: usize) -> String {
+    let Some(text) = text else { return "nothing".to_owned() };
+    let mut shown: String = text.chars().skip(from).take(SHOWN).collect();
+    if from > 0 {
+        shown.insert(0, '…');
     }
+    if text.chars().count() > from + SHOWN {
+        shown.push('…');
+    }
+    shown
 }
 
 /// Returns the first difference between a value of the recording and a value.
@@ -141,6 +159,10 @@ mod tests {
         }
         let long = difference(&json!("x"), &json!("y".repeat(1000))).unwrap().to_string();
         assert!(long.len() < 300 && long.ends_with('…'), "{long}");
+        let [one, other] = ["end", "eNd"].map(|end| json!(format!("{}{end}", "x".repeat(300))));
+        let text = difference(&one, &other).unwrap().to_string();
+        let xs = "x".repeat(38);
+        assert_eq!(text, format!("expected …x{xs}end\", got …x{xs}eNd\", from character 302 on"));
     }
 
     #[test]

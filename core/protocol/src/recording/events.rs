@@ -82,7 +82,7 @@ impl Player {
         let header = &recording.header;
         let messages: Vec<Value> = recording.entries.iter().filter_map(|timed| sent_by_sdk(&timed.entry)).collect();
         let dialect = dialect(header, &messages);
-        let timing = Timing { handshake: NEVER, cancel: NEVER, answer: NEVER, turn: None, idle: None };
+        let timing = Timing { handshake: NEVER, cancel: NEVER, answer: NEVER, turn: None, idle: None, quiet: None };
         let sources = AnswerSources {
             approval: AnswerSource::Handler,
             question: AnswerSource::Handler,

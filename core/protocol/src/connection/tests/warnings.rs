@@ -119,3 +119,46 @@ fn failed_check_of_output_is_logged() {
         "{warning}"
     );
 }
+
+fn quiet() -> Peer {
+    let mut peer = Peer::open_with(Timing { quiet: Some(30 * SECOND), ..timing() }, AnswerSources::default());
+    peer.prompt(1);
+    peer
+}
+
+#[test]
+fn quiet_agent_is_logged_once_a_turn() {
+    let mut peer = quiet();
+    let began = peer.now;
+    let warnings = warnings_of(|| {
+        peer.wait(SECOND);
+        peer.event("TurnBegin", &json!({"user_input": "hi"}));
+        peer.pass();
+        assert_eq!(peer.now - began, 31 * SECOND);
+        peer.event("StepBegin", &json!({"n": 1}));
+    });
+    assert_eq!(peer.connection.poll_timeout(), None);
+    let [warning] = &warnings[..] else { panic!("{warnings:#?}") };
+    assert!(warning.contains("has sent nothing for 30s: it waits for its model") && warning.contains("`idle_timeout`"));
+}
+
+#[test]
+fn quiet_agent_that_runs_a_tool_is_no_warning() {
+    let mut peer = quiet();
+    let warnings = warnings_of(|| {
+        let function = json!({"name": "Shell", "arguments": "{}"});
+        peer.event("ToolCall", &json!({"type": "function", "id": "1", "function": function}));
+        peer.pass();
+    });
+    assert_eq!(peer.connection.poll_timeout(), None);
+    assert!(warnings.is_empty(), "{warnings:#?}");
+}
+
+#[test]
+fn agent_that_waits_for_the_program_is_not_quiet() {
+    let sources = AnswerSources { approval: AnswerSource::Handler, ..AnswerSources::default() };
+    let mut peer = Peer::open_with(Timing { quiet: Some(30 * SECOND), ..timing() }, sources);
+    peer.prompt(1);
+    peer.request("r1", "ApprovalRequest", &approval("a1"));
+    assert_eq!(peer.connection.poll_timeout(), Some(peer.now + MINUTE));
+}

@@ -58,7 +58,7 @@ impl Player {
     }
 
     fn speaking(dialect: Box<dyn Dialect>, hello: InitializeParams) -> Self {
-        let timing = Timing { handshake: MINUTE, cancel: MINUTE, answer: MINUTE, turn: None, idle: None };
+        let timing = Timing { handshake: MINUTE, cancel: MINUTE, answer: MINUTE, turn: None, idle: None, quiet: None };
         let policy = AnswerSources {
             approval: AnswerSource::Handler,
             question: AnswerSource::Handler,

@@ -34,7 +34,7 @@ struct Player {
 
 impl Player {
     fn new(dialect: KimiWeb) -> Self {
-        let timing = Timing { handshake: MINUTE, cancel: MINUTE, answer: MINUTE, turn: None, idle: None };
+        let timing = Timing { handshake: MINUTE, cancel: MINUTE, answer: MINUTE, turn: None, idle: None, quiet: None };
         let policy = AnswerSources {
             approval: AnswerSource::Handler,
             question: AnswerSource::Handler,

@@ -51,7 +51,7 @@ struct Seen {
 
 impl Decided {
     fn new() -> Self {
-        let timing = Timing { handshake: MINUTE, cancel: MINUTE, answer: MINUTE, turn: None, idle: None };
+        let timing = Timing { handshake: MINUTE, cancel: MINUTE, answer: MINUTE, turn: None, idle: None, quiet: None };
         let rules: Option<Arc<Box<dyn ToolRules>>> = Some(Arc::new(Box::new(Rules)));
         let services = crate::dialect::Services { read_file: true, write_file: true, terminal: true };
         let sources = AnswerSources { approval: AnswerSource::Handler, rules, services, ..AnswerSources::default() };

@@ -366,7 +366,8 @@ fn leaving_process_refuses_waits_and_withdraws_commands() {
 
 #[test]
 fn idle_timeout_pauses_during_terminal_wait() {
-    let timing = Timing { handshake: MINUTE, cancel: MINUTE, answer: MINUTE, turn: None, idle: Some(MINUTE) };
+    let timing =
+        Timing { handshake: MINUTE, cancel: MINUTE, answer: MINUTE, turn: None, idle: Some(MINUTE), quiet: None };
     let policy = AnswerSources { services: ALL, ..AnswerSources::default() };
     let mut connection = Connection::new(Box::new(Acp::new(params())), timing, policy);
     let now = Instant::now();
