@@ -14,6 +14,7 @@ DIRECTIVES = {
     "run": "the shell commands are run",
     "fails": "the shell commands are run, must fail, and print this text",
     "project": "the block belongs to these directories of its document: a file, or commands that run there",
+    "untyped": "run, but its types are not checked, for the reason given",
     "skip": "not run, for the reason given",
 }
 _FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")

@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import facts
+import typed
 from blocks import Block, Mistake, read
 from harness import usage
 from languages import ROOT, Failure, Workshop
@@ -99,6 +100,15 @@ def _is_chosen(document: Path, words: list[str]) -> bool:
     return not words or any(word in path for word in words)
 
 
+def _programs() -> list[Path]:
+    """The programs in Python that documents show."""
+    return [
+        path
+        for path in (ROOT / "tests/programs/python").glob("*.py")
+        if not path.name.startswith(("test_", "conftest"))
+    ]
+
+
 def main(words: list[str]) -> int:
     """Exits with 1 where anything failed."""
     chosen = [path for path in documents() if _is_chosen(path, words)]
@@ -125,6 +135,8 @@ def main(words: list[str]) -> int:
     passed = sum(not wrong for _, wrong in outcomes)
     looked_up, wrong = facts.mistakes(documents(), ROOT)
     failed += wrong
+    with tempfile.TemporaryDirectory(prefix="kimi-agent-types-") as scratch:
+        failed += typed.mistakes(run, _programs() if not words else [], Path(scratch))
 
     for block in skipped:
         print(f"skipped {block.place} ({block.language}): {block.directives['skip']}")

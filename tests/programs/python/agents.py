@@ -10,12 +10,12 @@ import kimi_agent
 # Letters and marks that look like nothing.
 BLANKS = "\u034f\u115f\u1160\u2800\u3164\uffa0"
 
-# The options that differ. The SDK knows the arguments and the protocol of each program.
-AGENTS = {
-    "kimi-code": {"executable": "kimi"},
-    "kimi-cli": {"executable": ["uvx", "--from", "kimi-cli==1.51.0", "kimi"]},
-    "gemini": {"executable": "gemini"},
-    "claude": {"executable": "claude-agent-acp"},
+# The option `executable`. The SDK knows the arguments and the protocol of each program.
+AGENTS: dict[str, str | list[str]] = {
+    "kimi-code": "kimi",
+    "kimi-cli": ["uvx", "--from", "kimi-cli==1.51.0", "kimi"],
+    "gemini": "gemini",
+    "claude": "claude-agent-acp",
 }
 
 
@@ -38,7 +38,7 @@ def decide(request: kimi_agent.ApprovalRequest) -> kimi_agent.Approval:
 
 async def main(name: str, prompt: str) -> int:
     try:
-        async with kimi_agent.create_session(work_dir=".", on_approval=decide, **AGENTS[name]) as session:
+        async with kimi_agent.create_session(work_dir=".", executable=AGENTS[name], on_approval=decide) as session:
             able = [feature for feature in ("steer", "replay", "plan_mode") if getattr(session.capabilities, feature)]
             print(f"{session.server} speaks {session.protocol_version}, and can: {', '.join(able) or 'no extras'}")
             async with session.prompt(prompt) as turn:

@@ -26,6 +26,8 @@ async def ask(session: kimi_agent.Session, question: str) -> None:
                 print(kimi_agent.printable(text), end="", flush=True)
             case kimi_agent.ToolCall(function=function):
                 print(f"\n[{kimi_agent.printable(function.name)}]", flush=True)
+            case _:
+                pass
     print()
 
 

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from kimi_agent import BudgetExceeded, KimiAgentError, sync
+from kimi_agent import Budget, BudgetExceeded, KimiAgentError, PromptResult, sync
 
-BUDGET = {"tool_calls": 60, "seconds": 1800}
+BUDGET: Budget = {"tool_calls": 60, "seconds": 1800}
 LONGEST = 20_000
 PROMPT = """The tests of this project fail. Find the reason, and repair the code. Do not change the tests.
 Run the tests with exactly this command: {command}
@@ -44,7 +45,7 @@ def repair(folder: Path, command: list[str], output: str) -> None:
     prompt = PROMPT.format(command=shlex.join(command), output=output[-LONGEST:])
     with sync.create_session(work_dir=folder, policy=rules) as session:
         try:
-            result = session.prompt(prompt, budget=BUDGET).result().raise_for_status()
+            result: PromptResult[Any] = session.prompt(prompt, budget=BUDGET).result().raise_for_status()
         except BudgetExceeded as error:
             print(f"stopped: {error.used:g} of {error.limit:g} {error.counter}", file=sys.stderr)
             result = error.result

@@ -28,8 +28,7 @@ def fenced(text: str) -> str:
 
 
 def main() -> int:
-    sys.stdin.reconfigure(errors="replace")
-    change = sys.stdin.read()
+    change = sys.stdin.buffer.read().decode(errors="replace")
     try:
         with sync.create_session(work_dir=sys.argv[1], on_approval=refuse, max_steps_per_turn=40) as session:
             result = session.prompt(PROMPT + change[:LONGEST], timeout=1200).result().raise_for_status()
