@@ -303,4 +303,4 @@ async def test_file_urls_and_compiled_patterns_are_taken(tmp_path: pathlib.Path)
     with pytest.raises(InvalidOption, match="a file URL of this machine"):
         await kimi_agent.create_session(executable=scripted_agent([]), work_dir="file://elsewhere/x")
     with pytest.raises(InvalidOption, match="is a pattern for bytes"):
-        await kimi_agent.create_session(executable=scripted_agent([]), redact=[re.compile(b"x")])  # type: ignore[list-item]
+        await kimi_agent.create_session(executable=scripted_agent([]), redact=[re.compile(b"x")])  # type: ignore[arg-type]

@@ -114,14 +114,14 @@ async def test_tool_may_mix_text_and_parts() -> None:
 
 
 async def test_failure_has_class_and_model_reads_text() -> None:
-    def find() -> str:
+    def find(arguments: dict[str, Any]) -> str:
         raise LookupError("page 9")
 
-    def speak() -> str:
+    def speak(arguments: dict[str, Any]) -> str:
         raise RuntimeError("no voice")
 
     script: list[Any] = [{"external_tool": {"name": name, "arguments": {}}} for name in ("find", "speak")]
-    tools = [kimi_agent.ExternalTool(f.__name__, "", {"type": "object"}, lambda _, f=f: f()) for f in (find, speak)]
+    tools = [kimi_agent.ExternalTool(handler.__name__, "", {"type": "object"}, handler) for handler in (find, speak)]
     async with open_session(script, tools=tools) as session:
         result = await session.prompt("Go").result()
     assert [failure.message for failure in result.handler_failures] == ["LookupError: page 9", "no voice"]
