@@ -61,7 +61,7 @@ pub(crate) fn main(arguments: &[String]) -> i32 {
     let work_dir = work_dir.map(PathBuf::from).or_else(|| env::current_dir().ok()).unwrap_or_default();
     let report = rest.iter().find_map(|argument| argument.strip_prefix("--report=")).map(PathBuf::from);
     match read(path) {
-        Ok(plan) => play(Player::new(plan, mode, Places::new(known_folders(&work_dir))).from_file(path), report),
+        Ok(plan) => play(Player::new(plan, mode, Places::new(known_folders(&work_dir))).recorded_in(path), report),
         Err(reason) => complain(&format!("the recording {path} cannot be played: {reason}"), UNUSABLE),
     }
 }

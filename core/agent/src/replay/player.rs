@@ -134,7 +134,7 @@ impl Player {
     }
 
     /// Sets the file of the recording, which the text of a difference names.
-    pub(super) fn from_file(mut self, path: &str) -> Self {
+    pub(super) fn recorded_in(mut self, path: &str) -> Self {
         self.origin = format!(
             "; the recording is {path}. If this is intended, record it again; a test with a cassette does with KIMI_RECORD=rewrite"
         );
