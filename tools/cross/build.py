@@ -85,8 +85,6 @@ def build(cargo: Compiler, out: Path) -> None:
     for old in out.glob(target.wheel_pattern):
         old.unlink()
     subprocess.run(wheel, cwd=ROOT / "bindings-python", env=cargo.env, check=True)
-    [made] = out.glob(target.wheel_pattern)
-    subprocess.run([programs("build") / "python", Path(__file__).with_name("recompress.py"), made], check=True)
 
 
 def pack(out: Path) -> None:

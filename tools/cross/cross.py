@@ -37,7 +37,7 @@ def try_target(name: str, out: Path, registries: Registries | None, *, quick: bo
     system = target.run(place) if target.run else None
     with tempfile.TemporaryDirectory(prefix="kimi-agent-cross-") as scratch:
         folder = Path(scratch)
-        is_right = try_packages(name, target, system, out, folder, published=not quick)
+        is_right = try_packages(name, target, system, out, folder)
         if registries and system:
             is_right &= try_suites(name, system, folder)
     if registries:

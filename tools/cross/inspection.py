@@ -14,10 +14,6 @@ from targets import MACOS, Target
 
 OLDEST_GLIBC = (2, 17)
 MEGABYTE = 1_000_000
-# 4 MB and 9 MB, and what these features may add: recordings, the command and the page of the inspector 0.6 MB and 1 MB;
-# batches and telemetry 0.4 MB and 1 MB.
-LARGEST_WHEEL = 5 * MEGABYTE
-LARGEST_NATIVE = 11 * MEGABYTE
 # The mark of the page in a native file: https://www.w3.org/TR/trusted-types/ has this directive.
 PAGE = b"require-trusted-types-for"
 # Of Mach-O: the number in front of a file for 64 bits, the length of its header, and the command with the oldest macOS.
@@ -26,8 +22,8 @@ MACH_O_HEADER = 32
 BUILD_VERSION = 0x32
 
 
-def complaints(name: str, target: Target, wheel: Path | None, native: Path, published: bool) -> list[str]:
-    """What is wrong with the packages. The limits of sizes are for packages that are built to be published."""
+def complaints(name: str, target: Target, wheel: Path | None, native: Path) -> list[str]:
+    """What is wrong with the packages. Prints their sizes."""
     found = complaints_of_audits(name, wheel) if wheel else []
     if "gnu" in name and "linux" in name:
         versions = re.findall(rb"GLIBC_(\d+)\.(\d+)", native.read_bytes())
@@ -45,10 +41,8 @@ def complaints(name: str, target: Target, wheel: Path | None, native: Path, publ
         ]
     if PAGE not in native.read_bytes():
         found.append(f"{native.name} has no page of the inspector")
-    sizes = [*([(wheel, LARGEST_WHEEL)] if wheel else []), (native, LARGEST_NATIVE)]
-    print(f"        {name}: {', '.join(f'{path.name} {path.stat().st_size / MEGABYTE:.1f} MB' for path, _ in sizes)}")
-    if published:
-        found += [f"{path.name} is larger than {most} bytes" for path, most in sizes if path.stat().st_size > most]
+    files = [native] if wheel is None else [wheel, native]
+    print(f"        {name}: {', '.join(f'{path.name} {path.stat().st_size / MEGABYTE:.1f} MB' for path in files)}")
     return found
 
 

@@ -21,10 +21,10 @@ EXPECTED = "hello world"
 LIMIT = 300.0
 
 
-def try_packages(name: str, target: Target, system: System | None, out: Path, folder: Path, *, published: bool) -> bool:
+def try_packages(name: str, target: Target, system: System | None, out: Path, folder: Path) -> bool:
     """Installs the packages into a folder, and says for each program whether it did what it must."""
     wheel, native = install(target, out, folder)
-    found = complaints(name, target, wheel, native, published)
+    found = complaints(name, target, wheel, native)
     for each in found:
         print(f"FAIL    {name}: {each}")
     if system is None:
