@@ -20,6 +20,8 @@ def main(recorded: Path, corpus: Path) -> None:
         put(corpus / "conversation", text)
         count += 1
         dialect = LEGACY if b'"method":"run"' in text else NEWEST
+        agents = [line[2:] for line in text.split(b"\n") if line.startswith(b"< ")]
+        put(corpus / "shapes", dialect + b"\n".join(agents))
         for line in text.split(b"\n"):
             if line.startswith(b"< "):
                 put(corpus / "envelope", line[2:])

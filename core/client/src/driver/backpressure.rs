@@ -48,7 +48,8 @@ impl SessionDriver {
                 && self.flow.budget.bytes > 0
                 && let Some(line) = self.flow.pop_backlog()
             {
-                self.handle_message(jsonrpc::read(&line, &mut None), &line, now);
+                self.connection.handle_line(&line, now);
+                self.flow.taken(line.len());
             }
         }
         self.flow.is_blocked = self.flow.budget.lines == 0;
@@ -63,6 +64,18 @@ impl SessionDriver {
         if self.flow.budget.lines == 0 || self.flow.budget.bytes == 0 {
             self.refill(io, now);
         }
+    }
+
+    /// Takes a line that differs from an earlier one of the turn only in its text. Returns whether it does.
+    pub(super) fn take_piece(&mut self, line: &[u8], io: &mut Io, now: Instant) -> bool {
+        if self.flow.is_blocked || self.flow.has_backlog() || !self.connection.handle_piece(line, now) {
+            return false;
+        }
+        self.flow.taken(line.len());
+        if self.flow.budget.lines == 0 || self.flow.budget.bytes == 0 {
+            self.refill(io, now);
+        }
+        true
     }
 
     /// Fails the session because it does not read, while the agent continues.

@@ -271,6 +271,7 @@ impl ProcessTask {
         for session in self.sessions.drivers.iter_mut() {
             session.in_span(|session| session.refill(&mut self.io, now));
         }
+        let mut has_full = self.sessions.has_full();
         loop {
             if self.sessions.drivers.iter().all(|session| session.connection.is_closed())
                 && self.sessions.calls.is_empty()
@@ -280,7 +281,7 @@ impl ProcessTask {
                 self.reader.clear();
                 break;
             }
-            if self.io.writer.is_stalled() || !self.has_capacity() {
+            if self.io.writer.is_stalled() || has_full && !self.has_capacity() {
                 break;
             }
             let decides = self.sessions.drivers.iter().any(|session| session.connection.may_decide());
@@ -289,7 +290,8 @@ impl ProcessTask {
                 break;
             }
             match self.reader.next_line() {
-                Ok(Some(line)) => self.sessions.route(line, &mut self.io, now),
+                // Only a session that gets the line can become full by it.
+                Ok(Some(line)) => has_full |= self.sessions.route(line, &mut self.io, now),
                 Ok(None) => break,
                 Err(error) => {
                     self.fail_all(&error);

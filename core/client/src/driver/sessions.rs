@@ -22,6 +22,8 @@ pub(super) struct Sessions {
     #[allow(clippy::vec_box, reason = "the first element of a vector gets space for four")]
     pub(super) drivers: Vec<Box<SessionDriver>>,
     pub(super) calls: Vec<(ConnectionKey, oneshot::Sender<Answer>)>,
+    /// The sessions that got the last lines, the newest first.
+    recent: [ConnectionKey; 4],
 }
 
 impl Sessions {
@@ -45,24 +47,32 @@ impl Sessions {
         may_take_lines(!self.calls.is_empty(), self.drivers.iter().map(|session| session.demand()))
     }
 
+    /// Returns whether a session has no capacity.
+    pub(super) fn has_full(&self) -> bool {
+        self.drivers.iter().any(|session| session.flow.is_blocked())
+    }
+
     /// Returns whether a session other than this one waits for an answer.
     fn others_wait(&self, than: ConnectionKey) -> bool {
         let waits = |session: &SessionDriver| session.demand() == Demand::Waiting;
         !self.calls.is_empty() || self.drivers.iter().any(|session| session.key != than && waits(session))
     }
 
-    /// Passes a line to its session.
-    pub(super) fn route(&mut self, line: &[u8], io: &mut Io, now: Instant) {
+    /// Passes a line to its session. Returns whether a session may be full now.
+    pub(super) fn route(&mut self, line: &[u8], io: &mut Io, now: Instant) -> bool {
+        if let Some(is_full) = self.deliver_piece(line, io, now) {
+            return is_full;
+        }
         if line.iter().all(u8::is_ascii_whitespace) {
-            return;
+            return false;
         }
         let mut rewritten = None;
         let message = jsonrpc::read(line, &mut rewritten);
         if self.fails_echoed_call(&message) {
-            return;
+            return true;
         }
         match io.endpoint.route(&message, line) {
-            Route::To(key) => self.deliver(key, message, line, io, now),
+            Route::To(key) => return self.deliver(key, message, line, io, now),
             Route::Named(key, kept) => {
                 for line in kept {
                     self.deliver(key, jsonrpc::read(&line, &mut None), &line, io, now);
@@ -90,18 +100,44 @@ impl Sessions {
             // `advance_leaving` finishes the end of the session.
             Route::Left(_) | Route::Nowhere => {}
         }
+        true
     }
 
-    fn deliver(&mut self, key: ConnectionKey, message: Message<'_>, line: &[u8], io: &mut Io, now: Instant) {
-        let waits = io.process.waits_for_reader();
-        let others_wait = self.drivers.len() > 1 && self.others_wait(key);
-        let Some(session) = self.get_mut(key) else { return self.answer_call(key, &message) };
-        session.in_span(|session| {
-            session.take_line(message, line, io, now);
-            if (others_wait || !waits) && session.flow.is_behind() {
-                session.fail_behind(waits);
+    /// Passes a line on that differs from an earlier one of its session only in its text. Returns whether that session is
+    /// full now; `None` if the line is another one.
+    fn deliver_piece(&mut self, line: &[u8], io: &mut Io, now: Instant) -> Option<bool> {
+        for (place, key) in self.recent.into_iter().enumerate() {
+            // At first, the places are alike.
+            if place > 0 && key == self.recent[place - 1] {
+                break;
             }
-        });
+            let Some(session) = self.get_mut(key).filter(|_| io.endpoint.delivers_to(key)) else { continue };
+            if session.in_span(|session| session.take_piece(line, io, now)) {
+                let is_full = session.flow.is_blocked();
+                self.recent.swap(0, place);
+                return Some(is_full);
+            }
+        }
+        None
+    }
+
+    /// Passes a message to a session, or to the caller of a one-off call. Returns whether the session is full now.
+    fn deliver(&mut self, key: ConnectionKey, message: Message<'_>, line: &[u8], io: &mut Io, now: Instant) -> bool {
+        let waits = io.process.waits_for_reader();
+        let Some(session) = self.get_mut(key) else {
+            self.answer_call(key, &message);
+            return true;
+        };
+        session.in_span(|session| session.take_line(message, line, io, now));
+        let (is_full, is_behind) = (session.flow.is_blocked(), session.flow.is_behind());
+        if is_behind && (!waits || self.others_wait(key)) {
+            self.get_mut(key).into_iter().for_each(|session| session.in_span(|session| session.fail_behind(waits)));
+        }
+        let last = self.recent.len() - 1;
+        let place = self.recent.iter().position(|recent| *recent == key).unwrap_or(last);
+        self.recent[..=place].rotate_right(1);
+        self.recent[0] = key;
+        is_full
     }
 
     fn answer_call(&mut self, key: ConnectionKey, message: &Message<'_>) {

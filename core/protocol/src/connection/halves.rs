@@ -24,19 +24,6 @@ enum Kind {
     Arguments,
 }
 
-/// Returns the text of an event that is a piece of a text.
-fn piece(event: &mut Event) -> Option<(Kind, &mut String)> {
-    match event {
-        Event::ContentPart(ContentPart::Text(part)) => Some((Kind::Answer, &mut part.text)),
-        Event::ContentPart(ContentPart::Think(part)) => Some((Kind::Thinking, &mut part.think)),
-        Event::ToolCallPart(part) => Some((Kind::Arguments, part.arguments_part.as_mut()?)),
-        // The first piece of a call's arguments comes with the call.
-        Event::ToolCall(call) => Some((Kind::Arguments, call.function.arguments.as_mut()?)),
-        Event::SubagentEvent(subagent) => piece(&mut subagent.event),
-        _ => None,
-    }
-}
-
 /// Makes the piece that only has the replacement.
 fn replacement_piece(event: &Event) -> Event {
     match event {
@@ -99,7 +86,7 @@ fn follows(event: &Event, before: &Event) -> Follows {
 }
 
 fn is_cut(event: &mut Event) -> bool {
-    piece(event).is_some_and(|(_, text)| text.starts_with(REPLACEMENT) || text.ends_with(REPLACEMENT))
+    event.piece_mut().is_some_and(|text| text.starts_with(REPLACEMENT) || text.ends_with(REPLACEMENT))
 }
 
 impl Connection {
@@ -118,7 +105,7 @@ impl Connection {
                     self.deliver_half();
                 }
                 Follows::SameText => {
-                    if let Some((_, text)) = piece(&mut event) {
+                    if let Some(text) = event.piece_mut() {
                         let low = halves.leading.filter(|_| text.starts_with(REPLACEMENT));
                         let joined = low.map(|low| String::from_utf16_lossy(&[half.high, low]));
                         let rest = if joined.is_some() { &text[REPLACEMENT.len_utf8()..] } else { &text[..] };
@@ -128,7 +115,7 @@ impl Connection {
             }
         }
         let Some(high) = halves.trailing else { return Some(event) };
-        let Some((_, text)) = piece(&mut event).filter(|(_, text)| text.ends_with(REPLACEMENT)) else {
+        let Some(text) = event.piece_mut().filter(|text| text.ends_with(REPLACEMENT)) else {
             return Some(event);
         };
         text.pop();

@@ -353,9 +353,19 @@ impl Connection {
 
     /// Handles a line from the agent.
     pub fn handle_line(&mut self, line: &[u8], now: Instant) {
-        if !line.iter().all(u8::is_ascii_whitespace) {
+        if !self.handle_piece(line, now) && !line.iter().all(u8::is_ascii_whitespace) {
             self.handle_message(jsonrpc::read(line, &mut None), line, now);
         }
+    }
+
+    /// Handles a line that differs from an earlier one of the turn only in its text. Returns whether it does.
+    pub fn handle_piece(&mut self, line: &[u8], now: Instant) -> bool {
+        let Some(turn) = self.turn.as_mut().filter(|_| self.dialect.is_text_stateless()) else { return false };
+        let Some(event) = turn.shapes.read(line) else { return false };
+        self.note_line(line, true, now);
+        self.handle_event(event, line, now);
+        self.note_handled(now);
+        true
     }
 
     /// Handles a message from the agent; `line` is the line that it was read from.
@@ -363,17 +373,32 @@ impl Connection {
         if self.is_closed() {
             return;
         }
+        self.note_line(line, !matches!(message, Message::Invalid(_)), now);
+        let is_stateless = self.dialect.is_text_stateless();
+        let mut incoming = self.dialect.read(message);
+        if let (Incoming::Event(event), Some(turn)) = (&mut incoming, &mut self.turn)
+            && is_stateless
+        {
+            turn.shapes.learn(line, event);
+        }
+        self.handle_incoming(incoming, line, now);
+        self.note_handled(now);
+    }
+
+    /// Notes that a line has come, before it is handled.
+    fn note_line(&mut self, line: &[u8], is_message: bool, now: Instant) {
         self.note_activity(now);
         if tracing::enabled!(target: WIRE, tracing::Level::TRACE) {
             self.show('<', line);
         }
         if let Some(recorder) = &mut self.recorder {
             // A mark of the byte order before the object is not JSON.
-            let is_json = line.starts_with(b"{") && !matches!(message, Message::Invalid(_));
-            recorder.message(now, Side::Agent, line, is_json);
+            recorder.message(now, Side::Agent, line, is_message && line.starts_with(b"{"));
         }
-        let incoming = self.dialect.read(message);
-        self.handle_incoming(incoming, line, now);
+    }
+
+    /// Does what each line can require, after it was handled.
+    fn note_handled(&mut self, now: Instant) {
         self.note_ending(now);
         self.check_budgets(now);
     }

@@ -10,6 +10,7 @@ use super::tool_calls::Record;
 use super::{Connection, Output, Phase, SHOWN, Timing};
 use crate::budget::{Budget, Spent};
 use crate::dialect::Call;
+use crate::dialect::shape::Shapes;
 use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::json::object;
@@ -117,6 +118,8 @@ pub(super) struct ActiveTurn {
     pub(super) prior_steps: i64,
     /// Whether it was cancelled after the agent had ended it.
     is_left: bool,
+    /// The shapes of the pieces of its texts.
+    pub(super) shapes: Shapes,
 }
 
 #[derive(Debug)]
@@ -323,6 +326,7 @@ impl Connection {
                     output,
                     prior_steps: 0,
                     is_left: false,
+                    shapes: Shapes::default(),
                 }));
                 if let Some(user_input) = unannounced {
                     let begin = TurnBegin { user_input, synthesized: Some(true), extra: Default::default() };

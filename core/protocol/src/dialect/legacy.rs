@@ -173,6 +173,10 @@ impl Dialect for Legacy {
         })
     }
 
+    fn is_text_stateless(&self) -> bool {
+        true
+    }
+
     fn read(&mut self, message: Message<'_>) -> Incoming {
         wire::read_with(message, decode)
     }

@@ -10,6 +10,7 @@ mod legacy;
 mod pending;
 #[cfg(test)]
 pub mod recorded;
+pub(crate) mod shape;
 mod terminal;
 mod version;
 mod wire;
@@ -575,6 +576,10 @@ pub trait Dialect: Send + std::fmt::Debug {
     /// # Errors
     /// [`Error::Unsupported`] if the protocol or the agent has no such call.
     fn call(&mut self, id: &str, call: &Call) -> Result<Vec<u8>>;
+    /// Whether a line with a piece of text is at present read without the state of the dialect, and does not change it.
+    fn is_text_stateless(&self) -> bool {
+        false
+    }
     /// Reads a message of the agent.
     fn read(&mut self, message: Message<'_>) -> Incoming;
     /// Reads a line.

@@ -183,6 +183,10 @@ impl Dialect for Wire {
         })
     }
 
+    fn is_text_stateless(&self) -> bool {
+        true
+    }
+
     fn read(&mut self, message: Message<'_>) -> Incoming {
         read_with(message, |kind, payload| {
             let mut event = Event::decode(kind, payload);

@@ -344,6 +344,12 @@ impl Endpoint {
         }
     }
 
+    /// Returns whether a line that is for the session of this connection reaches the connection.
+    pub fn delivers_to(&self, key: ConnectionKey) -> bool {
+        let slot = self.connections.get(key).filter(|slot| !slot.leaving);
+        slot.is_some_and(|slot| self.is_single() || slot.session.is_some())
+    }
+
     fn all(&self) -> Route {
         Route::All(self.connections.0.iter().filter(|slot| !slot.leaving).map(|slot| slot.key).collect())
     }

@@ -15,6 +15,7 @@ mod records;
 pub(crate) mod scenario;
 mod schema;
 mod script;
+mod shapes;
 mod texts;
 
 use arbitrary::{Arbitrary, Unstructured};
@@ -39,6 +40,14 @@ pub fn lenient(data: &[u8]) {
 pub fn dialect(data: &[u8]) {
     if let Some((&which, line)) = data.split_first() {
         dialects::check(which, line);
+    }
+}
+
+/// A line that is read by the shape of earlier lines is what the general decoder reads. The first byte picks the dialect,
+/// the rest is lines.
+pub fn shapes(data: &[u8]) {
+    if let Some((&which, lines)) = data.split_first() {
+        shapes::check(which, lines);
     }
 }
 

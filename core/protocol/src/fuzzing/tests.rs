@@ -55,6 +55,11 @@ fn kept_inputs_of_dialects() {
 }
 
 #[test]
+fn kept_inputs_of_shapes() {
+    run("shapes", super::shapes);
+}
+
+#[test]
 fn kept_inputs_of_connection() {
     run("connection", super::connection);
 }

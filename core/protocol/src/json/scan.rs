@@ -275,6 +275,21 @@ fn plain_run(bytes: &[u8]) -> usize {
     at + bytes[at..].iter().take_while(|byte| !matches!(**byte, 0..0x20 | b'"' | b'\\')).count()
 }
 
+/// Returns the length of the string that a text begins with, with its quotes.
+pub(crate) fn quoted_length(text: &[u8]) -> Option<usize> {
+    let inner = text.strip_prefix(b"\"")?;
+    escaped_run(inner, plain_run(inner)).ok().map(|(length, _)| length + 2)
+}
+
+/// Decodes a string of strict JSON, in its quotes. `None` if it is not one.
+pub(crate) fn strict_text(quoted: &[u8]) -> Option<Cow<'_, str>> {
+    let [b'"', inner @ .., b'"'] = quoted else { return None };
+    if plain_run(inner) == inner.len() {
+        return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
+    }
+    serde_json::from_slice(quoted).ok().map(Cow::Owned)
+}
+
 /// Returns the members of an object. Empty if the text is not an object.
 pub(crate) fn for_each_member<'a>(
     object: &'a str,

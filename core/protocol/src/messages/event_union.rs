@@ -219,6 +219,19 @@ impl Event {
         }
     }
 
+    /// Returns the text if this is a piece of a text: of the answer, of the thinking, or of a call's arguments.
+    pub(crate) fn piece_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::ContentPart(ContentPart::Text(part)) => Some(&mut part.text),
+            Self::ContentPart(ContentPart::Think(part)) => Some(&mut part.think),
+            Self::ToolCallPart(part) => part.arguments_part.as_mut(),
+            // The first piece of a call's arguments comes with the call.
+            Self::ToolCall(call) => call.function.arguments.as_mut(),
+            Self::SubagentEvent(subagent) => subagent.event.piece_mut(),
+            _ => None,
+        }
+    }
+
     /// Returns the origin of a request that can be answered manually, if it came from a session of this process.
     pub fn origin(&self) -> Option<RequestOrigin> {
         match self {

@@ -555,6 +555,11 @@ impl Dialect for Acp {
         }
     }
 
+    fn is_text_stateless(&self) -> bool {
+        // The first message of a turn begins its step.
+        matches!(self.stage, Stage::Setting(..)) && self.session.is_some() && (self.stepped || !self.prompting)
+    }
+
     fn read(&mut self, message: Message<'_>) -> Incoming {
         if let Some(child) = self.child_of(&message) {
             return self.read_of_child(&child, message);
