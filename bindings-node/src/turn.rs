@@ -2,8 +2,8 @@
 
 use std::task::Poll;
 
-use kimi_agent::wire::{ContentPart, Event, TextPart};
-use kimi_agent_bridge::{BridgeTurn, Tag, origin_of};
+use kimi_agent::wire::Event;
+use kimi_agent_bridge::{BridgeTurn, QueuedEvent, Tag, origin_of};
 use napi::Env;
 use napi_derive::napi;
 use serde::{Serialize, Serializer};
@@ -81,25 +81,24 @@ impl Serialize for Packed {
     }
 }
 
-#[expect(clippy::vec_box, reason = "events come boxed from the queue, and are not moved out of their boxes")]
-fn pack(events: Vec<Box<Event>>) -> Result<EventBatch, kimi_agent::Error> {
+fn pack(events: Vec<QueuedEvent>) -> Result<EventBatch, kimi_agent::Error> {
     let (mut texts, mut long_texts, mut request) = (String::new(), Vec::new(), None);
     let mut packed = Vec::with_capacity(events.len());
-    for mut event in events {
-        packed.push(match &mut *event {
-            Event::ContentPart(ContentPart::Text(TextPart { text, extra })) if extra.is_empty() => {
-                if text.len() <= LONGEST_SHORT {
-                    texts.push_str(text);
-                    // Lengths are in units of UTF-16, as in JavaScript.
-                    Packed::Length(if text.is_ascii() { text.len() } else { text.encode_utf16().count() })
-                } else {
-                    long_texts.push(checked("an event", std::mem::take(text))?);
-                    Packed::Long
-                }
+    for event in events {
+        packed.push(match event.plain_text() {
+            Some(text) if text.len() <= LONGEST_SHORT => {
+                texts.push_str(text);
+                // Lengths are in units of UTF-16, as in JavaScript.
+                Packed::Length(if text.is_ascii() { text.len() } else { text.encode_utf16().count() })
             }
-            _ => {
+            Some(text) => {
+                long_texts.push(checked("an event", text.to_owned())?);
+                Packed::Long
+            }
+            None => {
+                let event = event.into_event();
                 request = origin_of(&event).map(RequestOrigin::from);
-                Packed::Event(event)
+                Packed::Event(Box::new(event))
             }
         });
     }

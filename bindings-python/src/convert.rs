@@ -3,7 +3,7 @@
 use kimi_agent::PromptResult;
 use kimi_agent::wire::{Content, ContentPart, Event, TextPart, ToolCallInfo};
 use kimi_agent_bridge as bridge;
-use kimi_agent_bridge::{Node, Reflect};
+use kimi_agent_bridge::{Node, QueuedEvent, Reflect};
 use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -14,34 +14,28 @@ use crate::classes::Classes;
 
 static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// The text of an event that is a piece of text and nothing else, as most events are.
-fn plain_text(event: &Event) -> Option<&str> {
-    match event {
-        Event::ContentPart(ContentPart::Text(TextPart { text, extra })) if extra.is_empty() => Some(text),
-        _ => None,
-    }
-}
-
 /// Events as objects of their classes. All pieces of text are made at once, which costs half as much.
-pub(crate) fn events_to_py<'py>(py: Python<'py>, events: &[Box<Event>]) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    if let [event] = events {
-        return Ok(vec![event_to_py(py, event)?]);
+pub(crate) fn events_to_py<'py>(py: Python<'py>, events: Vec<QueuedEvent>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    if events.len() == 1 {
+        return events.into_iter().map(|event| event_to_py(py, &event.into_event())).collect();
     }
     let texts = PyList::empty(py);
-    for text in events.iter().filter_map(|event| plain_text(event)) {
+    for text in events.iter().filter_map(QueuedEvent::plain_text) {
         texts.append(text_to_py(py, text)?)?;
     }
     let mut parts = Classes::get(py)?.text_parts(&texts)?.try_iter()?;
-    let made = events.iter().map(|event| match plain_text(event).and_then(|_| parts.next()) {
+    let made = events.into_iter().map(|event| match event.plain_text().and_then(|_| parts.next()) {
         Some(part) => part,
-        None => event_to_py(py, event),
+        None => event_to_py(py, &event.into_event()),
     });
     made.collect()
 }
 
 /// An event as an object of its class.
 pub(crate) fn event_to_py<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyAny>> {
-    if let Some(text) = plain_text(event) {
+    if let Event::ContentPart(ContentPart::Text(TextPart { text, extra })) = event
+        && extra.is_empty()
+    {
         return Classes::get(py)?.text_part(text_to_py(py, text)?);
     }
     let object = node_to_py(py, &event.node())?;

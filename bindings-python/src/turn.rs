@@ -78,7 +78,7 @@ impl PyTurn {
         crate::guarded(|| {
             let Some(events) = found(py, self.turn.poll_batch(BATCH, None))? else { return Ok(None) };
             // There is not enough memory for an event.
-            events_to_py(py, &events).inspect_err(|_| self.turn.discard_batch()).map(Some)
+            events_to_py(py, events).inspect_err(|_| self.turn.discard_batch()).map(Some)
         })
     }
 

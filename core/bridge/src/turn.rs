@@ -13,7 +13,7 @@ use crate::error::local_error;
 use crate::error::{Result, RpcErrorKind};
 use crate::messages::{Content, Event, TokenUsage};
 use kimi_agent_client::Replay;
-use kimi_agent_client::host::{self, EventChannel, TurnInner, TurnReader};
+use kimi_agent_client::host::{self, EventChannel, QueuedEvent, TurnInner, TurnReader};
 
 /// A step. `index` identifies it in its turn; `n` is the agent's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,13 +120,13 @@ impl BridgeTurn {
     }
 
     /// Returns the next event; with `step`, the next event of that step.
-    pub fn poll_event(&self, step: Option<u32>) -> Poll<Option<Result<Box<Event>>>> {
+    pub fn poll_event(&self, step: Option<u32>) -> Poll<Option<Result<Event>>> {
         self.reader().poll_event(step, &Context::from_waker(&self.waker))
     }
 
     /// Returns the next events, at least one and at most `max`; with `step`, events of that step. A request is a batch
     /// of its own.
-    pub fn poll_batch(&self, max: usize, step: Option<u32>) -> Poll<Option<Result<Vec<Box<Event>>>>> {
+    pub fn poll_batch(&self, max: usize, step: Option<u32>) -> Poll<Option<Result<Vec<QueuedEvent>>>> {
         self.reader().poll_batch(max, step, &Context::from_waker(&self.waker))
     }
 

@@ -9,6 +9,7 @@ pub use crate::answers::{parse_answers, parse_approval, parse_file, parse_hook_d
 pub use crate::batch::{Control as BatchControl, Jobs, read_journal, running_batches, set_runner, take_batch_options};
 pub use crate::connection::TurnLimits;
 pub use crate::driver::event_channel::EventChannel;
+pub use crate::driver::event_queue::QueuedEvent;
 pub use crate::driver::shared::Shared;
 pub use crate::driver::turn_reader::TurnReader;
 pub use crate::driver::{served_span, served_turn};

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::connection::StepTag;
 use crate::error::Error;
-use crate::messages::Event;
+use crate::messages::{ContentPart, Event, TextPart};
 
 /// The limit of events. An event takes some memory even if its line is short.
 const MAX_EVENTS: usize = 4096;
@@ -28,10 +28,53 @@ pub(super) const OVERHEAD: usize = 128;
 const HARD_FACTOR: usize = 16;
 const HARD_MINIMUM: usize = 4 << 20;
 
+/// An event on its way to the program.
+#[derive(Debug)]
+pub enum QueuedEvent {
+    /// A part of the answer that has nothing but its text, as most events are.
+    Text(String),
+    /// Any event.
+    Event(Box<Event>),
+}
+
+impl QueuedEvent {
+    /// Returns the event.
+    pub fn into_event(self) -> Event {
+        match self {
+            Self::Text(text) => ContentPart::text(text).into(),
+            Self::Event(event) => *event,
+        }
+    }
+
+    /// Returns the text if the event has nothing else.
+    pub fn plain_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Event(event) => match &**event {
+                Event::ContentPart(ContentPart::Text(TextPart { text, extra })) if extra.is_empty() => Some(text),
+                _ => None,
+            },
+        }
+    }
+
+    pub(super) fn request_id(&self) -> Option<&str> {
+        match self {
+            Self::Text(_) => None,
+            Self::Event(event) => event.request_id(),
+        }
+    }
+}
+
+impl From<Box<Event>> for QueuedEvent {
+    fn from(event: Box<Event>) -> Self {
+        Self::Event(event)
+    }
+}
+
 /// An event in the queue, with the step that it belongs to.
 #[derive(Debug)]
 pub(crate) struct Queued {
-    pub(super) event: Box<Event>,
+    pub(super) event: QueuedEvent,
     pub(super) step: StepTag,
     pub(super) size: usize,
     /// Whether the event is a request that got the default answer because it was not read.
@@ -134,7 +177,7 @@ impl State {
         self.undelivered = self.undelivered.saturating_sub(events);
     }
 
-    fn discard(&mut self, event: &Event) {
+    fn discard(&mut self, event: &QueuedEvent) {
         self.discarded += 1;
         self.discarded_requests.extend(event.request_id().map(str::to_owned));
     }
@@ -184,7 +227,7 @@ pub(crate) struct Intake<'a> {
 }
 
 impl Intake<'_> {
-    pub(crate) fn push(&mut self, event: Box<Event>, step: StepTag, size: usize) {
+    pub(crate) fn push(&mut self, event: QueuedEvent, step: StepTag, size: usize) {
         let state = &mut *self.state;
         let size = size + OVERHEAD;
         state.is_dropping = self.is_only_awaited && (state.is_dropping || state.is_full(self.limit));
@@ -229,8 +272,8 @@ impl EventQueue {
     }
 
     /// Adds one event.
-    pub(crate) fn push(&self, event: Box<Event>, step: StepTag, size: usize) {
-        self.intake().push(event, step, size);
+    pub(crate) fn push(&self, event: impl Into<QueuedEvent>, step: StepTag, size: usize) {
+        self.intake().push(event.into(), step, size);
     }
 
     /// Wakes the reader if it waits and an event is in the queue. Returns whether it did.

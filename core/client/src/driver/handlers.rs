@@ -144,7 +144,7 @@ impl Handlers {
             while let Some(Ok(next)) = std::future::poll_fn(|cx| outside.poll_event(None, cx)).await {
                 let on_event = Arc::clone(&on_event);
                 // A separate task contains a panic.
-                let outcome = tokio::spawn(async move { on_event(*next).await }).await;
+                let outcome = tokio::spawn(async move { on_event(next).await }).await;
                 match outcome {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => report(HostError::reported(&error)),
@@ -256,7 +256,8 @@ impl Handlers {
         timeout: Option<Duration>,
         handler: impl Future<Output = Result<impl Into<Handling>, HandlerError>> + Send + 'static,
     ) {
-        let handler = async move { handler.await.map(Into::into) };
+        // Boxed, because each of the futures around it would copy the request.
+        let handler = Box::pin(async move { handler.await.map(Into::into) });
         let bounded = async move {
             match timeout {
                 None => handler.await,

@@ -271,7 +271,7 @@ impl ProcessTask {
         for session in self.sessions.drivers.iter_mut() {
             session.in_span(|session| session.refill(&mut self.io, now));
         }
-        let mut has_full = self.sessions.has_full();
+        let mut state = self.sessions.state();
         loop {
             if self.sessions.drivers.iter().all(|session| session.connection.is_closed())
                 && self.sessions.calls.is_empty()
@@ -281,17 +281,24 @@ impl ProcessTask {
                 self.reader.clear();
                 break;
             }
-            if self.io.writer.is_stalled() || has_full && !self.has_capacity() {
+            if self.io.writer.is_stalled() || state.has_full && !self.has_capacity() {
                 break;
             }
-            let decides = self.sessions.drivers.iter().any(|session| session.connection.may_decide());
-            if self.is_next_long(decides) && !std::mem::take(&mut is_apart) {
+            if self.is_next_long(state.decides) && !std::mem::take(&mut is_apart) {
                 is_left = true;
                 break;
             }
             match self.reader.next_line() {
-                // Only a session that gets the line can become full by it.
-                Ok(Some(line)) => has_full |= self.sessions.route(line, &mut self.io, now),
+                Ok(Some(line)) => {
+                    // A piece of a text changes nothing but its own session.
+                    match self.sessions.take_piece(line, &mut self.io, now) {
+                        Some(is_full) => state.has_full |= is_full,
+                        None => {
+                            self.sessions.route(line, &mut self.io, now);
+                            state = self.sessions.state();
+                        }
+                    }
+                }
                 Ok(None) => break,
                 Err(error) => {
                     self.fail_all(&error);

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::closing::{Closing, Stage};
 use super::commands::Command;
 use super::event_channel::{EventChannel, replayed};
-use super::event_queue::Intake;
+use super::event_queue::{Intake, QueuedEvent};
 use super::flow::Flow;
 use super::handlers::{Handled, Handlers, Handling, Served};
 use super::io::Io;
@@ -138,6 +138,7 @@ impl SessionDriver {
                 }
             });
         }
+        session.connection.pass_texts();
         io.endpoint.attach(key);
         session.in_span(|session| session.open(setup.params, io));
         session
@@ -390,18 +391,18 @@ impl SessionDriver {
     fn deliver_events(&mut self) -> Option<Output> {
         let mut filled: Option<(TurnKey, Intake<'_>)> = None;
         loop {
-            match self.connection.poll_output()? {
-                Output::Event { scope: Scope::Turn(turn, step), event, size } => {
-                    if filled.as_ref().is_none_or(|(of, _)| *of != turn) {
-                        // The first queue must be unlocked before the second is locked.
-                        drop(filled.take());
-                        filled = self.turns.get(&turn).map(|channel| (turn, channel.events.intake()));
-                    }
-                    if let Some((_, intake)) = &mut filled {
-                        intake.push(event, step, size);
-                    }
-                }
+            let (turn, step, event, size) = match self.connection.poll_output()? {
+                Output::Text { turn, step, text, size } => (turn, step, QueuedEvent::Text(text), size),
+                Output::Event { scope: Scope::Turn(turn, step), event, size } => (turn, step, event.into(), size),
                 other => return Some(other),
+            };
+            if filled.as_ref().is_none_or(|(of, _)| *of != turn) {
+                // The first queue must be unlocked before the second is locked.
+                drop(filled.take());
+                filled = self.turns.get(&turn).map(|channel| (turn, channel.events.intake()));
+            }
+            if let Some((_, intake)) = &mut filled {
+                intake.push(event, step, size);
             }
         }
     }
@@ -424,6 +425,11 @@ impl SessionDriver {
                 let left = opened.is_none_or(|opened| opened.send(outcome.map(|handshake| *handshake)).is_err());
                 if failed || left {
                     self.begin_close();
+                }
+            }
+            Output::Text { turn, step, text, size } => {
+                if let Some(channel) = self.turns.get(&turn) {
+                    channel.events.push(QueuedEvent::Text(text), step, size);
                 }
             }
             Output::Event { scope, event, size } => match scope {

@@ -26,6 +26,15 @@ pub(super) struct Sessions {
     recent: [ConnectionKey; 4],
 }
 
+/// What lines depend on, beside their own session.
+#[derive(Clone, Copy)]
+pub(super) struct State {
+    /// Whether a session has no capacity.
+    pub(super) has_full: bool,
+    /// Whether a line can begin other work: [`Connection::may_decide`](crate::connection::Connection::may_decide).
+    pub(super) decides: bool,
+}
+
 impl Sessions {
     pub(super) fn insert(&mut self, session: Box<SessionDriver>) {
         let place = self.drivers.partition_point(|other| other.key < session.key);
@@ -47,9 +56,12 @@ impl Sessions {
         may_take_lines(!self.calls.is_empty(), self.drivers.iter().map(|session| session.demand()))
     }
 
-    /// Returns whether a session has no capacity.
-    pub(super) fn has_full(&self) -> bool {
-        self.drivers.iter().any(|session| session.flow.is_blocked())
+    /// Looks at all sessions, for the lines that follow.
+    pub(super) fn state(&self) -> State {
+        State {
+            has_full: self.drivers.iter().any(|session| session.flow.is_blocked()),
+            decides: self.drivers.iter().any(|session| session.connection.may_decide()),
+        }
     }
 
     /// Returns whether a session other than this one waits for an answer.
@@ -58,21 +70,18 @@ impl Sessions {
         !self.calls.is_empty() || self.drivers.iter().any(|session| session.key != than && waits(session))
     }
 
-    /// Passes a line to its session. Returns whether a session may be full now.
-    pub(super) fn route(&mut self, line: &[u8], io: &mut Io, now: Instant) -> bool {
-        if let Some(is_full) = self.deliver_piece(line, io, now) {
-            return is_full;
-        }
+    /// Passes a line to its session.
+    pub(super) fn route(&mut self, line: &[u8], io: &mut Io, now: Instant) {
         if line.iter().all(u8::is_ascii_whitespace) {
-            return false;
+            return;
         }
         let mut rewritten = None;
         let message = jsonrpc::read(line, &mut rewritten);
         if self.fails_echoed_call(&message) {
-            return true;
+            return;
         }
         match io.endpoint.route(&message, line) {
-            Route::To(key) => return self.deliver(key, message, line, io, now),
+            Route::To(key) => self.deliver(key, message, line, io, now),
             Route::Named(key, kept) => {
                 for line in kept {
                     self.deliver(key, jsonrpc::read(&line, &mut None), &line, io, now);
@@ -100,12 +109,11 @@ impl Sessions {
             // `advance_leaving` finishes the end of the session.
             Route::Left(_) | Route::Nowhere => {}
         }
-        true
     }
 
     /// Passes a line on that differs from an earlier one of its session only in its text. Returns whether that session is
     /// full now; `None` if the line is another one.
-    fn deliver_piece(&mut self, line: &[u8], io: &mut Io, now: Instant) -> Option<bool> {
+    pub(super) fn take_piece(&mut self, line: &[u8], io: &mut Io, now: Instant) -> Option<bool> {
         for (place, key) in self.recent.into_iter().enumerate() {
             // At first, the places are alike.
             if place > 0 && key == self.recent[place - 1] {
@@ -121,23 +129,17 @@ impl Sessions {
         None
     }
 
-    /// Passes a message to a session, or to the caller of a one-off call. Returns whether the session is full now.
-    fn deliver(&mut self, key: ConnectionKey, message: Message<'_>, line: &[u8], io: &mut Io, now: Instant) -> bool {
+    fn deliver(&mut self, key: ConnectionKey, message: Message<'_>, line: &[u8], io: &mut Io, now: Instant) {
         let waits = io.process.waits_for_reader();
-        let Some(session) = self.get_mut(key) else {
-            self.answer_call(key, &message);
-            return true;
-        };
+        let Some(session) = self.get_mut(key) else { return self.answer_call(key, &message) };
         session.in_span(|session| session.take_line(message, line, io, now));
-        let (is_full, is_behind) = (session.flow.is_blocked(), session.flow.is_behind());
-        if is_behind && (!waits || self.others_wait(key)) {
+        if session.flow.is_behind() && (!waits || self.others_wait(key)) {
             self.get_mut(key).into_iter().for_each(|session| session.in_span(|session| session.fail_behind(waits)));
         }
         let last = self.recent.len() - 1;
         let place = self.recent.iter().position(|recent| *recent == key).unwrap_or(last);
         self.recent[..=place].rotate_right(1);
         self.recent[0] = key;
-        is_full
     }
 
     fn answer_call(&mut self, key: ConnectionKey, message: &Message<'_>) {

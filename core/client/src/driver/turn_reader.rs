@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use super::event_channel::EventChannel;
-use super::event_queue::Queued;
+use super::event_queue::{Queued, QueuedEvent};
 use crate::connection::StepTag;
 use crate::error::invalid_option;
 use crate::error::{Error, Result};
-use crate::messages::Event;
+use crate::messages::{ContentPart, Event};
 
 /// The reader of a turn, of a replay, or of the events outside turns.
 ///
@@ -99,14 +99,34 @@ impl TurnReader {
 
     /// Returns the next event. With `step`, returns an event only if it belongs to that step, which must be the current
     /// one. `None` after the last event. A failed turn ends with one error.
-    pub fn poll_event(&mut self, step: Option<u32>, cx: &Context<'_>) -> Poll<Option<Result<Box<Event>>>> {
+    pub fn poll_event(&mut self, step: Option<u32>, cx: &Context<'_>) -> Poll<Option<Result<Event>>> {
         match ready!(self.poll_next(step, cx)) {
             Some(Ok(queued)) => {
                 self.channel.events.hand_out(queued.size, 1);
-                Poll::Ready(Some(Ok(queued.event)))
+                Poll::Ready(Some(Ok(queued.event.into_event())))
             }
             Some(Err(error)) => Poll::Ready(Some(Err(error))),
             None => Poll::Ready(None),
+        }
+    }
+
+    /// Returns the next event that is a text: a part of the answer, which may be empty.
+    pub(crate) fn poll_text(&mut self, cx: &Context<'_>) -> Poll<Option<Result<String>>> {
+        loop {
+            let queued = match ready!(self.poll_next(None, cx)) {
+                Some(Ok(queued)) => queued,
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            };
+            self.channel.events.hand_out(queued.size, 1);
+            match queued.event {
+                QueuedEvent::Text(text) => return Poll::Ready(Some(Ok(text))),
+                QueuedEvent::Event(event) => {
+                    if let Event::ContentPart(ContentPart::Text(part)) = *event {
+                        return Poll::Ready(Some(Ok(part.text)));
+                    }
+                }
+            }
         }
     }
 
@@ -189,7 +209,7 @@ impl TurnReader {
         max: usize,
         step: Option<u32>,
         cx: &Context<'_>,
-    ) -> Poll<Option<Result<Vec<Box<Event>>>>> {
+    ) -> Poll<Option<Result<Vec<QueuedEvent>>>> {
         self.take_batch(usize::MAX);
         let first = match ready!(self.poll_next(step, cx)) {
             Some(Ok(first)) => first,

@@ -191,12 +191,30 @@ pub(super) struct Reading {
 
 impl Reading {
     pub(super) fn poll_event(&mut self, inner: &TurnInner, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        inner.note_used();
-        if let Err(error) = self.reader.start(false) {
-            // Returned once, so that a loop which continues after an error ends.
-            return Poll::Ready(if std::mem::replace(&mut self.is_refused, true) { None } else { Some(Err(error)) });
+        match self.start(inner) {
+            Ok(()) => self.reader.poll_event(None, cx),
+            Err(refusal) => Poll::Ready(refusal.map(Err)),
         }
-        self.reader.poll_event(None, cx).map_ok(|event| *event)
+    }
+
+    /// Returns the next part of the answer that is not empty.
+    pub(super) fn poll_text(&mut self, inner: &TurnInner, cx: &mut Context<'_>) -> Poll<Option<Result<String>>> {
+        if let Err(refusal) = self.start(inner) {
+            return Poll::Ready(refusal.map(Err));
+        }
+        loop {
+            match std::task::ready!(self.reader.poll_text(cx)) {
+                Some(Ok(text)) if text.is_empty() => {}
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+
+    /// Starts to read by event. The error is returned once, so that a loop which continues after it ends.
+    fn start(&mut self, inner: &TurnInner) -> Result<(), Option<Error>> {
+        inner.note_used();
+        let is_refused = &mut self.is_refused;
+        self.reader.start(false).map_err(|error| (!std::mem::replace(is_refused, true)).then_some(error))
     }
 }
 

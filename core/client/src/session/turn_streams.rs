@@ -11,7 +11,7 @@ use crate::connection::StepTag;
 use crate::driver::event_channel::EventChannel;
 use crate::driver::turn_reader::TurnReader;
 use crate::error::{Error, Result};
-use crate::messages::{ContentPart, Event};
+use crate::messages::Event;
 
 /// The pieces of the answer's text; see [`Turn::text_stream`].
 ///
@@ -53,17 +53,7 @@ impl<'a> TextStream<'a> {
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<String>>> {
-        let mut reading = self.turn.reading();
-        loop {
-            match std::task::ready!(reading.poll_event(&self.turn.inner, cx)) {
-                Some(Ok(Event::ContentPart(ContentPart::Text(part)))) if !part.text.is_empty() => {
-                    return Poll::Ready(Some(Ok(part.text)));
-                }
-                Some(Ok(_)) => {}
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => return Poll::Ready(None),
-            }
-        }
+        self.turn.reading().poll_text(&self.turn.inner, cx)
     }
 }
 
@@ -198,7 +188,7 @@ impl Step<'_> {
         if let Some(error) = self.failure.take() {
             return Poll::Ready(Some(Err(error)));
         }
-        self.turn.reader().poll_event(Some(self.tag.index), cx).map_ok(|event| *event)
+        self.turn.reader().poll_event(Some(self.tag.index), cx)
     }
 }
 
@@ -252,7 +242,7 @@ impl Replay {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        self.reader.poll_event(None, cx).map_ok(|event| *event)
+        self.reader.poll_event(None, cx)
     }
 }
 

@@ -86,7 +86,12 @@ fn follows(event: &Event, before: &Event) -> Follows {
 }
 
 fn is_cut(event: &mut Event) -> bool {
-    event.piece_mut().is_some_and(|text| text.starts_with(REPLACEMENT) || text.ends_with(REPLACEMENT))
+    event.piece_mut().is_some_and(|text| may_be_cut(text))
+}
+
+/// Returns whether a text may begin or end with half of a character.
+pub(super) fn may_be_cut(text: &str) -> bool {
+    text.starts_with(REPLACEMENT) || text.ends_with(REPLACEMENT)
 }
 
 impl Connection {

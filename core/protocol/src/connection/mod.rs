@@ -22,6 +22,7 @@ mod halves;
 mod invalid_lines;
 mod opening;
 mod output;
+mod pieces;
 mod policy;
 mod recording;
 mod replay;
@@ -106,6 +107,17 @@ pub enum Output {
         scope: Scope,
         /// The event.
         event: Box<Event>,
+        /// The approximate size of the event in memory, in bytes.
+        size: usize,
+    },
+    /// A part of the answer of a turn that has nothing but its text: [`Connection::pass_texts`].
+    Text {
+        /// The turn.
+        turn: TurnKey,
+        /// The step of the turn.
+        step: StepTag,
+        /// The text.
+        text: String,
         /// The approximate size of the event in memory, in bytes.
         size: usize,
     },
@@ -201,6 +213,8 @@ pub struct Connection {
     /// Whether the agent's lines are read at the moment; false while the queues are full.
     is_reading: bool,
     is_closing: bool,
+    /// Whether parts of the answer can be outputs without an event.
+    passes_texts: bool,
     /// Half of a character at the end of the last piece of a text.
     half: Option<Box<halves::Half>>,
     transmit: Vec<u8>,
@@ -251,6 +265,7 @@ impl Connection {
             replay: None,
             is_reading: true,
             is_closing: false,
+            passes_texts: false,
             half: None,
             transmit: Vec::new(),
             outputs: VecDeque::new(),
@@ -356,16 +371,6 @@ impl Connection {
         if !self.handle_piece(line, now) && !line.iter().all(u8::is_ascii_whitespace) {
             self.handle_message(jsonrpc::read(line, &mut None), line, now);
         }
-    }
-
-    /// Handles a line that differs from an earlier one of the turn only in its text. Returns whether it does.
-    pub fn handle_piece(&mut self, line: &[u8], now: Instant) -> bool {
-        let Some(turn) = self.turn.as_mut().filter(|_| self.dialect.is_text_stateless()) else { return false };
-        let Some(event) = turn.shapes.read(line) else { return false };
-        self.note_line(line, true, now);
-        self.handle_event(event, line, now);
-        self.note_handled(now);
-        true
     }
 
     /// Handles a message from the agent; `line` is the line that it was read from.

@@ -165,7 +165,7 @@ impl ActiveTurn {
         self.cut = 0;
     }
 
-    fn take_text(&mut self, text: &str) {
+    pub(super) fn take_text(&mut self, text: &str) {
         // Text after a cut is left out, too.
         let limit = if self.output.is_some() { MAX_OUTPUT_TEXT } else { MAX_TEXT };
         let room = if self.cut == 0 { limit - self.text.len() } else { 0 };

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use crate::json::scan;
-use crate::messages::Event;
+use crate::messages::{ContentPart, Event, TextPart};
 
 /// The number of shapes that are remembered. Answers, thoughts and arguments alternate, also those of subagents.
 const MAX_SHAPES: usize = 4;
@@ -35,20 +35,43 @@ impl Shape {
     }
 }
 
+/// A piece of a text.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// A part of the answer that has nothing but its text.
+    Answer(String),
+    /// Another event.
+    Other(Box<Event>),
+}
+
+impl Piece {
+    pub(crate) fn into_event(self) -> Box<Event> {
+        match self {
+            Self::Answer(text) => Box::new(ContentPart::text(text).into()),
+            Self::Other(event) => event,
+        }
+    }
+}
+
 /// The most recent shapes of a turn, the newest first.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes(Vec<Shape>);
 
 impl Shapes {
     /// Reads a line of a known shape. `None`: the general decoder has to read the line.
-    pub(crate) fn read(&mut self, line: &[u8]) -> Option<Box<Event>> {
+    pub(crate) fn read(&mut self, line: &[u8]) -> Option<Piece> {
         let (place, text) = self.0.iter().enumerate().find_map(|(place, shape)| Some((place, shape.text(line)?)))?;
         if place > 0 {
             self.0.swap(0, place);
         }
-        let mut event = Box::new(self.0.first()?.event.clone());
-        *event.piece_mut()? = text.into_owned();
-        Some(event)
+        let text = text.into_owned();
+        let event = &self.0.first()?.event;
+        if matches!(event, Event::ContentPart(ContentPart::Text(TextPart { extra, .. })) if extra.is_empty()) {
+            return Some(Piece::Answer(text));
+        }
+        let mut event = Box::new(event.clone());
+        *event.piece_mut()? = text;
+        Some(Piece::Other(event))
     }
 
     /// Remembers the shape of a line that the general decoder has read as this event. Call it only if the event depends
@@ -178,6 +201,10 @@ mod tests {
         }
     }
 
+    fn read(shapes: &mut Shapes, line: &[u8]) -> Option<Box<Event>> {
+        shapes.read(line).map(Piece::into_event)
+    }
+
     fn general(dialect: &mut dyn Dialect, line: &[u8]) -> Option<Box<Event>> {
         match dialect.read_line(line) {
             Incoming::Event(event) => Some(event),
@@ -208,14 +235,14 @@ mod tests {
             let mut dialect = dialect(name);
             let mut shapes = learned(&mut *dialect, (before, after), &["one"]);
             let third = line(before, "a\n\"é\u{1f600}", after);
-            assert_eq!(shapes.read(&third), None, "one line is not enough");
-            assert!(shapes.read(&line(before, "one", after)).is_some(), "the same line is the same event");
+            assert_eq!(read(&mut shapes, &third), None, "one line is not enough");
+            assert!(read(&mut shapes, &line(before, "one", after)).is_some(), "the same line is the same event");
             let mut shapes = learned(&mut *dialect, (before, after), &["one", "another"]);
-            assert_eq!(shapes.read(&third), general(&mut *dialect, &third), "{before}");
-            assert!(shapes.read(&third).is_some(), "{before}");
+            assert_eq!(read(&mut shapes, &third), general(&mut *dialect, &third), "{before}");
+            assert!(read(&mut shapes, &third).is_some(), "{before}");
             // The first text occurs in the line more than once.
             let mut shapes = learned(&mut *dialect, (before, after), &["text", "one", "another"]);
-            assert_eq!(shapes.read(&third), general(&mut *dialect, &third), "{before}");
+            assert_eq!(read(&mut shapes, &third), general(&mut *dialect, &third), "{before}");
         }
     }
 
@@ -232,14 +259,14 @@ mod tests {
                     put.insert(at, byte);
                     changed.get_mut(at).into_iter().for_each(|old| *old = byte);
                     for other in [put, changed] {
-                        if let Some(event) = shapes.read(&other) {
+                        if let Some(event) = read(&mut shapes, &other) {
                             let told = String::from_utf8_lossy(&other);
                             assert_eq!(general(&mut *dialect, &other), Some(event), "{told}");
                         }
                     }
                 }
                 let without = [&whole[..at], &whole[whole.len().min(at + 1)..]].concat();
-                if let Some(event) = shapes.read(&without) {
+                if let Some(event) = read(&mut shapes, &without) {
                     assert_eq!(general(&mut *dialect, &without), Some(event));
                 }
             }
@@ -254,7 +281,7 @@ mod tests {
             [&br#""\ud83d""#[..], b"\"\xff\"", b"\"\t\"", br#""\x""#, br#""a","b":"c""#, b"\"", b"null", b" \"a\""]
         {
             let line = [before.as_bytes(), text, after.as_bytes()].concat();
-            assert_eq!(shapes.read(&line), None, "{}", String::from_utf8_lossy(&line));
+            assert_eq!(read(&mut shapes, &line), None, "{}", String::from_utf8_lossy(&line));
         }
     }
 
@@ -265,7 +292,7 @@ mod tests {
         let mut event =
             ContentPart::Think(ThinkPart { think: "two".into(), encrypted: None, extra: Default::default() }).into();
         shapes.learn(&line(before, "two", after), &mut event);
-        assert_eq!(shapes.read(&line(before, "three", after)), None);
+        assert_eq!(read(&mut shapes, &line(before, "three", after)), None);
     }
 
     #[test]
@@ -282,6 +309,6 @@ mod tests {
         let long = line(before, "text", &format!(r#","more":"{}"{after}"#, "x".repeat(MAX_AROUND)));
         let mut event = general(&mut *dialect, &long).expect("an event");
         shapes.learn(&long, &mut event);
-        assert_eq!(shapes.read(&long), None);
+        assert_eq!(read(&mut shapes, &long), None);
     }
 }

@@ -155,6 +155,10 @@ impl Books {
                 Output::Event { scope, event, size } => {
                     last_request = self.event(scope, *event, size).or(last_request);
                 }
+                Output::Text { turn, step, text, size } => {
+                    let event = ContentPart::text(text).into();
+                    last_request = self.event(Scope::Turn(turn, step), event, size).or(last_request);
+                }
                 Output::Ask { key, request, .. } => {
                     let rpc_id = last_request.take().expect("it was shown before it is asked");
                     assert!(self.asked.last().is_none_or(|(older, _)| *older < key), "asked twice");

@@ -126,6 +126,7 @@ impl Play {
             tail_is_read: false,
         };
         play.books.may_approve = yolo;
+        play.connection.pass_texts();
         play.connection.open(InitializeParams::default(), play.now);
         play.look();
         if scenario.greeted && !scenario.spoken.has_no_handshake() {

@@ -1,7 +1,7 @@
 //! Fuzzing of the lines that differ from an earlier line only in their text.
 
 use super::scenario::Spoken;
-use crate::dialect::shape::Shapes;
+use crate::dialect::shape::{Piece, Shapes};
 use crate::dialect::{Acp, Call, Dialect, Incoming};
 
 /// The byte that picks ACP.
@@ -22,7 +22,7 @@ pub(super) fn check(which: u8, lines: &[u8]) {
             dialect.read_line(line);
             continue;
         }
-        let read = shapes.read(line);
+        let read = shapes.read(line).map(Piece::into_event);
         match (dialect.read_line(line), read) {
             (Incoming::Event(event), Some(read)) => {
                 assert_eq!(read, event);

@@ -338,3 +338,37 @@ fn new_step_has_capacity_for_text_again() {
     });
     assert_eq!(text.as_deref(), Some("short"));
 }
+
+#[test]
+fn text_without_event_is_the_same_event() {
+    let play = |passes: bool| {
+        let mut peer = Peer::open();
+        if passes {
+            peer.connection.pass_texts();
+        }
+        peer.prompt(1);
+        for step in 1..3 {
+            peer.event("StepBegin", &json!({"n": step}));
+            for text in ["a", "b", "c\n", "", "\u{fffd}", "d\u{e9}", "\u{1f600}"] {
+                peer.event("ContentPart", &json!({"type": "text", "text": text}));
+            }
+            for half in [r"\ud83d", r"\ude80", r"\ud83d"] {
+                peer.text(&event("ContentPart", &json!({"type": "text", "text": "?"})).to_string().replace('?', half));
+            }
+        }
+        peer.finish();
+        let mut texts = 0;
+        let outputs = std::iter::from_fn(|| peer.next_output()).map(|output| match output {
+            Output::Text { turn, step, text, size } => {
+                texts += 1;
+                let event = Box::new(ContentPart::text(text).into());
+                format!("{:?}", Output::Event { scope: Scope::Turn(turn, step), event, size })
+            }
+            other => format!("{other:?}"),
+        });
+        (outputs.collect::<Vec<_>>(), texts)
+    };
+    let ((with, texts), (without, none)) = (play(true), play(false));
+    assert_eq!(with, without);
+    assert_eq!((texts, none), (10, 0), "texts after the second, unless they may be cut");
+}
