@@ -18,7 +18,7 @@ from typing import Any
 from measures import FIGURES
 from roster import CLIENTS
 from table import number, rows
-from targets import TARGETS, Target, Verdict, judge
+from targets import NODE, PYTHON, RUST, TARGETS, Target, Verdict, judge
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs" / "evidence"
@@ -30,6 +30,17 @@ PLOTS = {
     "performance-events.svg": ("events, in bulk", "events, one write each"),
     "performance-waits.svg": ("approval, round trip", "start to first event"),
 }
+# The rows of the first table: a figure, and what it is the cost of.
+COSTS = {
+    "events, in bulk": "an event, the agent writing as fast as it can",
+    "events, one write each": "an event, each written by itself",
+    "events, over ACP": "an event over ACP",
+    "approval, round trip": "an approval, from the question to the answer",
+    "start to first event": "a start of the program and its agent, to the first event",
+    "batch": "a job of a batch, with a session of its own",
+}
+LANGUAGES = {"Rust": RUST, "Python": PYTHON, "Node": NODE}
+BASELINE = HERE / "instructions" / "baseline.json"
 COLOURS = {True: "#1f6feb", False: "#8b949e"}
 Results = dict[str, dict[str, Any]]
 
@@ -72,8 +83,33 @@ def told(verdict: Verdict | None) -> str:
     return f"{text}{spread}, met" if verdict.met else f"**{text}**{spread}"
 
 
+def costs(measured: Results) -> str:
+    """What the SDK costs next to the first peer of each target, and the plots."""
+    kind, result = next(iter(measured.items()))
+    header = ("what", "unit", *(name for language in LANGUAGES for name in (language, "by hand")))
+    lines: list[tuple[str, ...]] = []
+    for figure, what in COSTS.items():
+        medians = {client: number(statistics.median(values)) for client, values in result["figures"][figure].items()}
+        cells = [what, FIGURES[figure][0]]
+        for client in LANGUAGES.values():
+            peers = [target.peer for target in TARGETS if (target.figure, target.client) == (figure, client)]
+            cells += [medians.get(client, "–"), medians.get(peers[0], "–") if peers else "–"]
+        lines.append(tuple(cells))
+    plots = [f"![{' and '.join(figures)}]({name})" for name, figures in PLOTS.items()]
+    machine = f"Medians, measured on a {kind} machine. Below, each table says when, and by which client."
+    return "\n".join([machine, "", *markdown(header, lines), *plots, ""])
+
+
+def instructions() -> list[str]:
+    """The counts of `make test-instructions`."""
+    baseline = json.loads(BASELINE.read_text("utf-8"))
+    says = f"Instructions that the core takes, with {baseline['rustc']}. `make test-instructions` fails if one rises."
+    lines = [(path, f"{count:,}") for path, count in baseline["paths"].items()]
+    return ["## Instructions", "", says, "", *markdown(("path", "instructions"), lines)]
+
+
 def generated(measured: Results) -> str:
-    """All that the page says of figures."""
+    """All that the page says of figures, but for the first table."""
     lines = ["## The machine", ""]
     for kind, result in measured.items():
         machine, size, load = result["machine"], result["size"], result["load"]
@@ -95,7 +131,7 @@ def generated(measured: Results) -> str:
             for target, found in zip(TARGETS, verdicts, strict=True)
         ],
     )
-    lines += ["## All figures", "", *(f"![{' and '.join(figures)}]({name})" for name, figures in PLOTS.items()), ""]
+    lines += [*instructions(), "## All figures", ""]
     for figure, (unit, says) in FIGURES.items():
         having = {kind: result for kind, result in measured.items() if figure in result["figures"]}
         if not having:
@@ -152,8 +188,9 @@ def plot(measured: Results, name: str, figures: tuple[str, ...]) -> None:
 
 def rendered(page: str, measured: Results) -> str:
     """The page with what is generated brought up to date."""
-    head, rest = page.split(BEGIN)
-    return f"{head}{BEGIN}\n\n{generated(measured)}\n{END}{rest.split(END)[1]}"
+    head, *rest = page.split(BEGIN)
+    blocks = zip((costs(measured), generated(measured)), rest, strict=True)
+    return head + "".join(f"{BEGIN}\n\n{block}\n{END}{old.split(END)[1]}" for block, old in blocks)
 
 
 def mistakes(read: Callable[[Path], str] = lambda path: path.read_text("utf-8")) -> list[str]:

@@ -25,30 +25,31 @@ class Target:
 
 
 TARGETS = (
-    Target("events, in bulk", RUST, 0.5, TOKIO),
-    Target("events, in bulk", PYTHON, 0.6, ORJSON),
-    Target("events, in bulk", NODE, 0.7, BATCHES),
-    Target("events, in bulk", NODE, 0.3, OFFICIAL),
+    Target("events, in bulk", RUST, 0.4, TOKIO),
+    Target("events, in bulk", PYTHON, 0.7, ORJSON),
+    Target("events, in bulk", NODE, 0.5, BATCHES),
+    Target("events, in bulk", NODE, 0.25, OFFICIAL),
     # The cost of the option `record`.
     *(Target("events, in bulk", f"{client}, recorded", 1.15, client) for client in (RUST, PYTHON, NODE)),
-    Target("events, one write each", RUST, 1.1, TOKIO),
+    Target("events, one write each", RUST, 0.8, TOKIO),
     Target("events, one write each", PYTHON, 0.8, ORJSON),
+    Target("events, one write each", NODE, 0.7, BATCHES),
     Target("events, one write each", NODE, 0.4, OFFICIAL),
-    Target("events, over ACP", RUST, 1.0, SCHEMA),
-    Target("events, over ACP", PYTHON, 1.2, ORJSON),
-    Target("events, over ACP", NODE, 1.2, BATCHES),
-    Target("approval, round trip", RUST, 1.3, TOKIO),
+    Target("events, over ACP", RUST, 0.4, SCHEMA),
+    Target("events, over ACP", PYTHON, 0.7, ORJSON),
+    Target("events, over ACP", NODE, 0.5, BATCHES),
+    Target("approval, round trip", RUST, 1.15, TOKIO),
     Target("approval, round trip", PYTHON, 1.1, JSON),
-    Target("approval, round trip", NODE, 1.2, OFFICIAL),
-    Target("start to first event", PYTHON, 1.2, JSON),
-    Target("start to first event", NODE, 0.6, OFFICIAL),
-    *(
-        Target(figure, client, 1.0, peer)
-        for figure in ("batch", "batch, memory")
-        for client, peer in ((PYTHON, JSON), (NODE, OFFICIAL))
-    ),
+    Target("approval, round trip", NODE, 1.1, OFFICIAL),
+    Target("start to first event", RUST, 1.2, TOKIO),
+    Target("start to first event", PYTHON, 1.1, JSON),
+    Target("start to first event", NODE, 0.45, OFFICIAL),
+    Target("batch", PYTHON, 1.0, JSON),
+    Target("batch", NODE, 0.9, OFFICIAL),
+    Target("batch, memory", PYTHON, 1.0, JSON),
+    Target("batch, memory", NODE, 0.7, OFFICIAL),
     Target("import", PYTHON, 30.0),
-    *(Target("large line", client, limit) for client, limit in ((RUST, 125), (PYTHON, 130), (NODE, 170))),
+    *(Target("large line", client, limit) for client, limit in ((RUST, 115), (PYTHON, 130), (NODE, 165))),
     *(Target("idle session", client, limit) for client, limit in ((RUST, 16), (PYTHON, 24), (NODE, 32))),
     *(Target("threads", client, 0.0) for client in (RUST, PYTHON, NODE)),
 )

@@ -90,7 +90,7 @@ def main() -> int:
         kept = {name: baseline["paths"].get(name) for name in names} | counted
         told = {"rustc": compiler(), "paths": {name: kept[name] for name in names if kept[name] is not None}}
         BASELINE.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
-        print(f"recorded {len(counted)} paths")
+        print(f"recorded {len(counted)} paths; bench/page.py writes them into docs/evidence/performance.md")
         return 0
     tolerance = TOLERANCE
     if compiler() != baseline["rustc"]:
