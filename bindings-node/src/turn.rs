@@ -85,20 +85,19 @@ fn pack(events: Vec<QueuedEvent>) -> Result<EventBatch, kimi_agent::Error> {
     let (mut texts, mut long_texts, mut request) = (String::new(), Vec::new(), None);
     let mut packed = Vec::with_capacity(events.len());
     for event in events {
-        packed.push(match event.plain_text() {
-            Some(text) if text.len() <= LONGEST_SHORT => {
-                texts.push_str(text);
+        packed.push(match event.into_plain_text() {
+            Ok(text) if text.len() <= LONGEST_SHORT => {
+                texts.push_str(&text);
                 // Lengths are in units of UTF-16, as in JavaScript.
                 Packed::Length(if text.is_ascii() { text.len() } else { text.encode_utf16().count() })
             }
-            Some(text) => {
-                long_texts.push(checked("an event", text.to_owned())?);
+            Ok(text) => {
+                long_texts.push(checked("an event", text)?);
                 Packed::Long
             }
-            None => {
-                let event = event.into_event();
+            Err(event) => {
                 request = origin_of(&event).map(RequestOrigin::from);
-                Packed::Event(Box::new(event))
+                Packed::Event(event)
             }
         });
     }

@@ -47,6 +47,22 @@ impl QueuedEvent {
     }
 
     /// Returns the text if the event has nothing else.
+    ///
+    /// # Errors
+    /// Returns the event if it is not only a text.
+    pub fn into_plain_text(self) -> Result<String, Box<Event>> {
+        match self {
+            Self::Text(text) => Ok(text),
+            Self::Event(mut event) => match &mut *event {
+                Event::ContentPart(ContentPart::Text(TextPart { text, extra })) if extra.is_empty() => {
+                    Ok(std::mem::take(text))
+                }
+                _ => Err(event),
+            },
+        }
+    }
+
+    /// Returns the text if the event has nothing else.
     pub fn plain_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
