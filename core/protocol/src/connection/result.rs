@@ -121,7 +121,8 @@ impl PromptResult {
         }
     }
 
-    /// Returns the value of the turn's `output` as a type.
+    /// Returns the value of the turn's `output` as a type. Name the type, as in `output::<Review>()`: without it, the compiler says
+    /// that `Deserialize` is not implemented for `!`, or that type annotations are needed.
     ///
     /// # Errors
     /// Those of [`PromptResult::raise_for_status`].
