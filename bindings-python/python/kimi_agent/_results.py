@@ -64,8 +64,8 @@ class RejectedApproval:
     tool_call: ToolCallInfo | None
     """The tool call that needed the approval. None if the agent never named the call."""
     description: str
-    """The description in the agent's request, for example `Run make`. For a call that was denied before the agent asked: the
-    model's description of the command, the command, or the name of the tool. Above 4 KiB it is cut."""
+    """The description in the agent's request, for example `Run make`. For a call that was denied before the agent
+    asked: the model's description of the command, the command, or the name of the tool. Above 4 KiB it is cut."""
     by: Literal["no_handler", "handler", "handler_failed", "policy", "cancelled"]
     """The reason: "no_handler" (there was no handler), "handler" (`on_approval` or `respond()` rejected it),
     "handler_failed" (`on_approval` failed), "policy" (a rule), "cancelled" (the turn was cancelled or ended first)."""
