@@ -121,6 +121,7 @@ impl RecordingFile {
     }
 
     /// Returns the path of the file.
+    #[cfg(feature = "batch")]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
