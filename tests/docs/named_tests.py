@@ -34,7 +34,8 @@ def mistakes(text: str, root: Path) -> list[str]:
 
 
 def exists(name: str, root: Path) -> bool:
-    """Is there `scenarios/NAME` (or `TABLE/CASE`), `real/NAME`, `file.py::NAME`, `file.mjs::NAME` or `module::NAME`?"""
+    """Is there `scenarios/NAME` (or `TABLE/CASE`), `real/NAME`, `file.py::NAME`, `file.mjs::NAME`,
+    `file.ts::NAME` or `module::NAME`?"""
     for folder, place in (("scenarios/", "tests/scenarios"), ("real/", "tests/real/cases")):
         if name.startswith(folder):
             file, _, case = name.removeprefix(folder).partition("/")
@@ -42,8 +43,8 @@ def exists(name: str, root: Path) -> bool:
             cases = json.loads(path.read_text("utf-8")).get("cases", []) if path.exists() else []
             return any(row["case"] == case for row in cases) if case else path.exists()
     file, _, wanted = name.partition("::")
-    if file.endswith(".mjs"):
-        path = root / "bindings-node/test" / file
+    if file.endswith((".mjs", ".ts")):
+        path = root / ("inspector/test" if file.endswith(".ts") else "bindings-node/test") / file
         return path.is_file() and f'test("{wanted}", ' in path.read_text("utf-8")
     if file.endswith(".py"):
         paths = [root / folder / file for folder in _PYTHON_FOLDERS]
