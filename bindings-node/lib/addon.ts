@@ -262,6 +262,8 @@ export declare class NativeSession {
   cancel(): number
   /** A ticket for the end of the agent. `null` stands for the option `closeTimeout`. */
   close(timeoutJson: string): number
+  /** A ticket for the end of the session. It fails with the error that closed the session. */
+  waitClosed(): number
   /** Closes the session in the background. */
   abandon(): void
 }

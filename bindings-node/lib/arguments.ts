@@ -59,10 +59,16 @@ export function toJson(value: unknown, replacer?: (key: string, value: unknown) 
 export function optionJson(option: string, value: unknown): string {
   const given: unknown = Array.isArray(value) ? value.map((item) => plainForm(option, item)) : plainForm(option, value);
   try {
-    return toJson(given, onlyPlain);
+    return toJson(option === "env" ? withNulls(given) : given, onlyPlain);
   } catch (error) {
     throw wrongOption(option, error instanceof TypeError ? error.message : String(error), error);
   }
+}
+
+/** Replaces undefined, which JSON leaves out: a variable without a value is removed from the environment. */
+function withNulls(value: unknown): unknown {
+  if (typeof value !== "object" || value === null || !Object.values(value).includes(undefined)) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, each]: [string, unknown]) => [name, each ?? null]));
 }
 
 /**

@@ -58,10 +58,16 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
    */
   executable?: string | URL | readonly string[] | undefined;
   /**
-   * Environment variables for the agent, in addition to those of this process. The agent's program is also looked for
-   * on a `PATH` that is set here. Default: none.
+   * Environment variables for the agent, in addition to those that it inherits. Null removes an inherited variable. The
+   * agent's program is also looked for on a `PATH` that is set here. Default: none.
    */
-  env?: Readonly<Record<string, string | undefined>> | undefined;
+  env?: Readonly<Record<string, string | null | undefined>> | undefined;
+  /**
+   * The variables of this process that the agent inherits: all (true), only those that a process needs (false: `PATH`,
+   * `HOME`, `TMPDIR`, the locale and the time zone, on Windows also those of the system), or these and a list of names,
+   * in which `*` stands for any characters. Default: `true`.
+   */
+  inheritEnv?: boolean | readonly string[] | undefined;
   /**
    * Configurations of MCP servers, each of the form `{"mcpServers": {…}}`. They may hold keys, so the agent reads them
    * from private files. Default: the user's own.
@@ -271,7 +277,7 @@ export interface BatchOptions<S extends OutputSchema | undefined = OutputSchema 
 }
 
 /** The options that belong to an agent's process, which its sessions share. */
-type ProcessOption = "executable" | "env" | "onStderr" | "clientName" | "clientVersion" | "extraArgs" | "dialect" | "record" | "redact";
+type ProcessOption = "executable" | "env" | "inheritEnv" | "onStderr" | "clientName" | "clientVersion" | "extraArgs" | "dialect" | "record" | "redact";
 
 /**
  * The options of {@link openAgent}. No process is started before the first session, so `signal` gives up the agent
@@ -280,7 +286,7 @@ type ProcessOption = "executable" | "env" | "onStderr" | "clientName" | "clientV
 export type AgentOptions = Pick<SessionOptions, ProcessOption | "handshakeTimeout" | "closeTimeout" | "signal">;
 
 /** The options of a session that a {@link Job} can have. */
-export type JobSettings = Pick<SessionOptions, "model" | "thinking" | "yolo" | "configFile" | "config" | "executable" | "env" | "mcpConfigs" | "agentFile" | "skillsDir" | "systemPrompt" | "additionalDirectories" | "agentMeta" | "maxStepsPerTurn" | "maxRetriesPerStep" | "policy" | "enforce" | "clientName" | "clientVersion" | "extraArgs" | "readSessionFiles" | "dialect" | "handshakeTimeout" | "cancelTimeout" | "closeTimeout" | "idleTimeout" | "turnTimeout" | "sessionBudget" | "redact" | "maxLineBytes" | "eventBufferBytes">;
+export type JobSettings = Pick<SessionOptions, "model" | "thinking" | "yolo" | "configFile" | "config" | "executable" | "env" | "inheritEnv" | "mcpConfigs" | "agentFile" | "skillsDir" | "systemPrompt" | "additionalDirectories" | "agentMeta" | "maxStepsPerTurn" | "maxRetriesPerStep" | "policy" | "enforce" | "clientName" | "clientVersion" | "extraArgs" | "readSessionFiles" | "dialect" | "handshakeTimeout" | "cancelTimeout" | "closeTimeout" | "idleTimeout" | "turnTimeout" | "sessionBudget" | "redact" | "maxLineBytes" | "eventBufferBytes">;
 
 /** The options of a session of an {@link Agent}: all but those of its process. */
 export type AgentSessionOptions<S extends OutputSchema | undefined = OutputSchema | undefined> = Omit<SessionOptions<S>, ProcessOption>;

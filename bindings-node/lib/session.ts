@@ -7,7 +7,7 @@ import { checkedOptions, objectJson, optionJson, refuseNew, refuseOtherOptions, 
 import { Bridge } from "./bridge.js";
 import type { Budget } from "./budget.js";
 import { contentJson, type UserInput } from "./content.js";
-import { atCaller, callNative, type Entry, laterAtCaller } from "./errors.js";
+import { atCaller, callNative, type Entry, type KimiAgentError, laterAtCaller } from "./errors.js";
 import { FailedTurn } from "./failed-turn.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./handler-types.js";
 import { decisionJson, Handlers } from "./handlers.js";
@@ -145,6 +145,7 @@ export class Session<Value = unknown> implements AsyncDisposable {
   readonly #native: NativeSession;
   readonly #handlers: Handlers;
   readonly #output: Output | undefined;
+  #closed: Promise<KimiAgentError | undefined> | undefined;
 
   private constructor(bridge: Bridge, native: NativeSession, handlers: Handlers, output?: Output, opener?: Opener) {
     refuseNew(native, "Session", "createSession()");
@@ -443,6 +444,25 @@ export class Session<Value = unknown> implements AsyncDisposable {
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#bridge.run([this, "close"], () => this.#native.close(closeTimeout(options)), this);
+  }
+
+  /**
+   * A promise that is fulfilled when the session is closed and its agent has exited, also if an idle agent exits. It is never
+   * rejected. Its value is the error that closed the session, undefined after {@link Session.close}. From the first use of this
+   * property on, the session and the process are kept alive until then.
+   *
+   * @example
+   * ```ts
+   * const error = await session.closed;
+   * if (error !== undefined) console.error("the agent is gone:", error);
+   * ```
+   */
+  get closed(): Promise<KimiAgentError | undefined> {
+    this.#closed ??= this.#bridge.run([this, "closed"], () => this.#native.waitClosed(), this).then(
+      () => undefined,
+      (error: unknown) => error as KimiAgentError,
+    );
+    return this.#closed;
   }
 
   /**

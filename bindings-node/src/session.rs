@@ -314,6 +314,12 @@ impl NativeSession {
         self.session.close(&parse(env, "timeout", &timeout_json)?).map(|ticket| ticket as f64).or_throw(env)
     }
 
+    /// A ticket for the end of the session. It fails with the error that closed the session.
+    #[napi(catch_unwind)]
+    pub fn wait_closed(&self) -> f64 {
+        self.session.wait_closed() as f64
+    }
+
     /// Closes the session in the background.
     #[napi(catch_unwind)]
     pub fn abandon(&self) {

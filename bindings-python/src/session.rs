@@ -246,6 +246,10 @@ impl PySession {
         crate::guarded(|| self.session.close(&py_to_json(timeout)?).map_err(|error| raise(timeout.py(), &error)))
     }
 
+    fn wait_closed(&self) -> PyResult<u64> {
+        crate::guarded(|| Ok(self.session.wait_closed()))
+    }
+
     fn abandon(&self) -> PyResult<()> {
         crate::guarded(|| {
             self.session.abandon();

@@ -28,7 +28,7 @@ RUST = {
     "Session.builder": "open", "SessionOptions.start": "open", "SessionOptions.validate": "open",
     "testing.scripted_agent": "open", "prompt": "one_shot", "Turn": "prompt", "Session.prompt": "prompt",
     "Session.id": "session", "Session.work_dir": "session", "Session.pid": "session", "Session.status": "session",
-    "Session.state": "state", "Session.protocol_version": "info", "Session.server": "info",
+    "Session.state": "state", "Session.closed": "wait_closed", "Session.protocol_version": "info", "Session.server": "info",
     "Session.capabilities": "info", "Session.slash_commands": "info", "Session.external_tools": "info",
     "Session.usage": "usage", "Turn.usage": "usage", "Session.replay": "replay", "Replay": "replay",
     "Replay.next": "replay", "Session.set_plan_mode": "set_plan_mode", "Session.undo": "undo",

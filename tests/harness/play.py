@@ -118,7 +118,8 @@ def play_scripted(
                 prepared(play.scenario, {"dir": str(directory)}),
             )
         added = {"SCENARIO_TOUCHED": str(measured / f"{language}.{number}")} if measured else {}
-        env = {**os.environ, **added, **({"SCENARIO_TELEMETRY": "1"} if telemetry else {})}
+        # For scenarios about what an agent inherits.
+        env = {**os.environ, "SCENARIO_INHERITED": "inherited", **added, **({"SCENARIO_TELEMETRY": "1"} if telemetry else {})}
         for name, outcome in runners.run(commands[language], files, env).items():
             if name in plays:
                 if telemetry:

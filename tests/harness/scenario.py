@@ -29,7 +29,7 @@ OPS = {
     "open_agent", "list_sessions", "delete_session", "close_agent", "open", "prompt", "next", "drain", "steps",
     "result", "raise_for_status", "cancel", "cancel_subagent", "steer", "respond", "set_plan_mode", "set_config_option",
     "config_options",
-    "undo", "replay", "usage", "state", "info",
+    "undo", "replay", "usage", "state", "info", "wait_closed",
     "session", "turn", "leave", "one_shot", "close", "touch", "read", "exists", "wait_outside", "spawn_result",
     "spawn_drain", "join", "result_and_drain", "two_loops", "text_stream", "cancel_session",
 }  # fmt: skip

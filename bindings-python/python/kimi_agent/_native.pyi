@@ -164,6 +164,8 @@ class Session:
         """Cancels the turn that runs: a ticket, done with None when it has ended."""
     def close(self, timeout: object) -> int:
         """A ticket, done with None; may be called again. `timeout` overrides `close_timeout`; None is unset."""
+    def wait_closed(self) -> int:
+        """A ticket, done with None after `close`; fails with the error that closed the session."""
     def abandon(self) -> None:
         """Closes in the background."""
 

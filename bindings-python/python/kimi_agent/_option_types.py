@@ -229,9 +229,13 @@ class SessionSettings(AgentSessionSettings, total=False):
     executable: StrPath | Sequence[StrPath] | None
     """The agent: the path or name of a program, or a list of it and its first arguments. Default:
     `$KIMI_AGENT_EXECUTABLE` (a path, or a JSON list such as `["python3", "-m", "kimi_cli"]`), then `kimi` on PATH."""
-    env: Mapping[str, str] | None
-    """Environment variables for the agent, in addition to those of this process. The agent's program is also looked for
-    on a `PATH` that is set here. Default: none."""
+    env: Mapping[str, str | None] | None
+    """Environment variables for the agent, in addition to those that it inherits. Null removes an inherited variable.
+    The agent's program is also looked for on a `PATH` that is set here. Default: none."""
+    inherit_env: bool | Sequence[str] | None
+    """The variables of this process that the agent inherits: all (true), only those that a process needs (false:
+    `PATH`, `HOME`, `TMPDIR`, the locale and the time zone, on Windows also those of the system), or these and a list of
+    names, in which `*` stands for any characters. Default: True."""
     on_stderr: StderrHandler | None
     """Gets the lines that the agent writes to stderr, in order. If it fails, the failure is logged. Default: the last
     lines are kept for errors."""
@@ -371,9 +375,13 @@ class JobSettings(TypedDict, total=False):
     executable: StrPath | Sequence[StrPath] | None
     """The agent: the path or name of a program, or a list of it and its first arguments. Default:
     `$KIMI_AGENT_EXECUTABLE` (a path, or a JSON list such as `["python3", "-m", "kimi_cli"]`), then `kimi` on PATH."""
-    env: Mapping[str, str] | None
-    """Environment variables for the agent, in addition to those of this process. The agent's program is also looked for
-    on a `PATH` that is set here. Default: none."""
+    env: Mapping[str, str | None] | None
+    """Environment variables for the agent, in addition to those that it inherits. Null removes an inherited variable.
+    The agent's program is also looked for on a `PATH` that is set here. Default: none."""
+    inherit_env: bool | Sequence[str] | None
+    """The variables of this process that the agent inherits: all (true), only those that a process needs (false:
+    `PATH`, `HOME`, `TMPDIR`, the locale and the time zone, on Windows also those of the system), or these and a list of
+    names, in which `*` stands for any characters. Default: True."""
     mcp_configs: Sequence[Mapping[str, Any]] | None
     """Configurations of MCP servers, each of the form `{"mcpServers": {…}}`. They may hold keys, so the agent reads
     them from private files. Default: the user's own."""
@@ -457,9 +465,13 @@ class AgentOptions(TypedDict, total=False):
     executable: StrPath | Sequence[StrPath] | None
     """The agent: the path or name of a program, or a list of it and its first arguments. Default:
     `$KIMI_AGENT_EXECUTABLE` (a path, or a JSON list such as `["python3", "-m", "kimi_cli"]`), then `kimi` on PATH."""
-    env: Mapping[str, str] | None
-    """Environment variables for the agent, in addition to those of this process. The agent's program is also looked for
-    on a `PATH` that is set here. Default: none."""
+    env: Mapping[str, str | None] | None
+    """Environment variables for the agent, in addition to those that it inherits. Null removes an inherited variable.
+    The agent's program is also looked for on a `PATH` that is set here. Default: none."""
+    inherit_env: bool | Sequence[str] | None
+    """The variables of this process that the agent inherits: all (true), only those that a process needs (false:
+    `PATH`, `HOME`, `TMPDIR`, the locale and the time zone, on Windows also those of the system), or these and a list of
+    names, in which `*` stands for any characters. Default: True."""
     on_stderr: StderrHandler | None
     """Gets the lines that the agent writes to stderr, in order. If it fails, the failure is logged. Default: the last
     lines are kept for errors."""

@@ -586,6 +586,25 @@ class Session(Owner[_native.Session], Generic[T_co]):
         """
         await super().close(timeout)
 
+    async def wait_closed(self) -> KimiAgentError | None:
+        """Waits until the session is closed and its agent has exited, also if an idle agent exits.
+
+        Returns:
+            The error that closed the session, None after `close`. It is not raised.
+
+        >>> session = await create_session(work_dir=".")
+        >>> await session.close()
+        >>> await session.wait_closed() is None
+        True
+        """
+        self._mailbox.check()
+        ticket = called(self._native.wait_closed)
+        try:
+            await self._mailbox.wait(ticket)
+        except KimiAgentError as error:
+            return error
+        return None
+
     def _has_ended(self) -> bool:
         return self._native.state == "closed"
 

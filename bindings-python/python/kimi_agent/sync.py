@@ -481,6 +481,19 @@ class Session(Prompter[T_co]):
         """
         run(self._inner.close(timeout))
 
+    def wait_closed(self) -> KimiAgentError | None:
+        """Waits until the session is closed and its agent has exited, also if an idle agent exits.
+
+        Returns:
+            The error that closed the session, None after `close`. It is not raised.
+
+        >>> session = create_session(work_dir=".")
+        >>> session.close()
+        >>> session.wait_closed() is None
+        True
+        """
+        return run(self._inner.wait_closed())
+
 
 @overload
 def create_session(*, output: type[T] | Output[T], **options: Unpack[SessionSettings]) -> Session[T]: ...

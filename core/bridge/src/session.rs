@@ -148,7 +148,7 @@ impl BridgeSession {
             };
             let session = tokio::select! {
                 session = opening => session?,
-                _ = closed.wait_for(|closed| *closed) => return Err(Error::SessionClosed),
+                _ = closed.wait_for(|closed| *closed) => return Err(Error::session_closed()),
             };
             let session = slot.get_or_init(|| Arc::new(session));
             if *closing.borrow() {
@@ -200,7 +200,7 @@ impl BridgeSession {
     }
 
     fn session(&self) -> Result<&Arc<Session>> {
-        self.slot.get().ok_or(Error::SessionClosed)
+        self.slot.get().ok_or(Error::session_closed())
     }
 
     /// Returns the session's id. It can change when the session is open, because some agents choose the id.
@@ -384,6 +384,18 @@ impl BridgeSession {
             }
             Ok(Reply::Nothing)
         }))
+    }
+
+    /// Waits until the session is closed. The ticket fails with the error that closed it; it succeeds after
+    /// [`close`](Self::close).
+    pub fn wait_closed(&self) -> u64 {
+        let closed = self.slot.get().map(|session| session.closed());
+        self.mailbox.run(&self.runtime, async move {
+            match closed {
+                Some(closed) => closed.await.map_or(Ok(Reply::Nothing), Err),
+                None => Ok(Reply::Nothing),
+            }
+        })
     }
 
     /// Closes the session in the background.

@@ -36,11 +36,11 @@ pub use batch::run_batch;
 pub use handler::{AsJson, ExternalTool, Hook, IntoToolReturn};
 pub use kimi_agent_protocol::{
     Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities, ConfigChoice, ConfigOption, ConfigValue,
-    Error, HandlerError, HookDecision, OnError, OutputError, OutputInvalid, OutputMode, Result, TurnStatus,
-    WireVersion,
+    Error, ErrorText, HandlerError, HookDecision, OnError, OutputError, OutputInvalid, OutputMode, Partial, Result,
+    TurnStatus, WireVersion,
 };
 pub use local::{Files, Terminals, files, terminals};
-pub use options::{AgentOptions, Dialect, Enforce, Executable, PromptOptions, SessionOptions};
+pub use options::{AgentOptions, Dialect, Enforce, Executable, InheritEnv, PromptOptions, SessionOptions};
 pub use output::Output;
 pub use session::{Agent, Replay, Session, SessionState, Step, Steps, TextStream, Turn, prompt};
 #[cfg(feature = "otel")]

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::io;
 
-use kimi_agent_client::Error;
 use kimi_agent_client::host::error_fields;
+use kimi_agent_client::{Error, Partial};
 use kimi_agent_protocol::printable::printable_line;
 use serde_json::{Map, Value, json};
 
@@ -80,7 +80,7 @@ impl Failure {
     /// Returns the error as JSON: `code`, `message`, `retryable` and the fields of its kind.
     pub(crate) fn to_json(&self) -> Value {
         let (code, fields) = match self {
-            Self::Closed | Self::Cancelled => (Error::TurnCancelled.code(), Map::new()),
+            Self::Closed | Self::Cancelled => (Error::TurnCancelled(Partial::default()).code(), Map::new()),
             Self::Because(_) => ("internal_error", Map::new()),
             Self::Wrong { argument, .. } => {
                 ("invalid_option", Map::from_iter([("option".to_owned(), json!(argument))]))

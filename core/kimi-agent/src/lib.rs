@@ -114,7 +114,7 @@ pub use kimi_agent_client::Telemetry;
 #[cfg(feature = "batch")]
 pub use kimi_agent_client::run_batch;
 pub use kimi_agent_client::{
-    Agent, AgentOptions, AsJson, Dialect, Enforce, Executable, ExternalTool, Files, Hook, IntoToolReturn, Output,
+    Agent, AgentOptions, AsJson, Dialect, Enforce, Executable, ExternalTool, Files, Hook, InheritEnv, IntoToolReturn, Output,
     PromptOptions, Replay, Session, SessionOptions, SessionState, Step, Steps, Terminals, TextStream, Turn, files,
     prompt, terminals,
 };
@@ -123,6 +123,6 @@ pub use kimi_agent_policy::{Decision, Policy, PolicyVerdict};
 pub use kimi_agent_protocol::{
     AgentExit, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities, ConfigChoice, ConfigOption,
     ConfigValue, Error, ErrorText, HandlerError, HandlerFailure, HookDecision, OnError, OutputError, OutputInvalid,
-    OutputMode, PolicyReach, PromptResult, RejectedApproval, RejectedBy, Result, RpcError, RpcErrorKind, SessionInfo,
+    OutputMode, Partial, PolicyReach, PromptResult, RejectedApproval, RejectedBy, Result, RpcError, RpcErrorKind, SessionInfo,
     SystemPrompt, ToolCallRecord, TurnStatus, VersionError, WireVersion, printable,
 };

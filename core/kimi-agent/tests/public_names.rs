@@ -13,9 +13,9 @@ use kimi_agent::wire::{self, ContentPart, Event};
 use kimi_agent::{
     Agent, AgentExit, AgentOptions, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities,
     ConfigOption, ConfigValue, Decision, Dialect, Enforce, Error, ExternalTool, HandlerError, Hook, HookDecision,
-    OnError, Output, OutputError, OutputInvalid, OutputMode, Policy, PolicyReach, PolicyVerdict, PromptOptions,
-    PromptResult, Replay, RpcError, RpcErrorKind, Session, SessionInfo, SessionOptions, SessionState, Step, TextStream,
-    Turn, TurnStatus,
+    InheritEnv, OnError, Output, OutputError, OutputInvalid, OutputMode, Partial, Policy, PolicyReach, PolicyVerdict,
+    PromptOptions, PromptResult, Replay, RpcError, RpcErrorKind, Session, SessionInfo, SessionOptions, SessionState,
+    Step, TextStream, Turn, TurnStatus,
 };
 use serde_json::{Value, json};
 
@@ -237,6 +237,8 @@ names! {
         "SessionOptions.output" => o.clone().output(Output::new(json!({})));
         "SessionOptions.max_steps_per_turn" => o.clone().max_steps_per_turn(1);
         "SessionOptions.max_retries_per_step" => o.clone().max_retries_per_step(1);
+        "SessionOptions.env_remove" => o.clone().env_remove(["X"]);
+        "SessionOptions.inherit_env" => o.clone().inherit_env(InheritEnv::Needed);
         "SessionOptions.enforce" => o.clone().enforce(Enforce::Calls);
         "SessionOptions.policy" => Policy::load("").map(|policy| o.clone().policy(policy));
         "SessionOptions.on_approval" => o.clone().on_approval(|_| async { Ok(Approval::Approve) });
@@ -309,17 +311,19 @@ names! {
         "Error.AgentExited" => matches!(error, Error::AgentExited(AgentExit { .. }));
         "Error.Protocol" => matches!(error, Error::Protocol(_));
         "Error.Unsupported" => matches!(error, Error::Unsupported(_));
-        "Error.SessionClosed" => matches!(error, Error::SessionClosed);
+        "Error.session_closed" => Error::session_closed();
+        "Partial" => drop(Partial::default());
+        "Error.SessionClosed" => matches!(error, Error::SessionClosed(_));
         "Error.Timeout" => matches!(error, Error::Timeout(_));
         "Error.EventBufferFull" => matches!(error, Error::EventBufferFull(_));
         "Error.Rpc" => matches!(error, Error::Rpc(RpcError { .. }));
-        "Error.TurnCancelled" => matches!(error, Error::TurnCancelled);
+        "Error.TurnCancelled" => matches!(error, Error::TurnCancelled(_));
         "Error.BudgetExceeded" => matches!(error, Error::BudgetExceeded(_));
         "Error.OutputInvalid" => matches!(error, Error::OutputInvalid(_));
         "Error.result" => error.result().is_none();
         "Error.AnswerTruncated" => matches!(error, Error::AnswerTruncated(_));
         "Error.AnswerRefused" => matches!(error, Error::AnswerRefused(_));
-        "Error.MaxStepsReached" => matches!(error, Error::MaxStepsReached { steps: _ });
+        "Error.MaxStepsReached" => matches!(error, Error::MaxStepsReached { .. });
         "AgentExit.exit_code" => exit.exit_code == Some(1_i32);
         "AgentExit.signal" => exit.signal.as_deref() == Some("SIGKILL");
         "AgentExit.stderr" => exit.stderr.len();

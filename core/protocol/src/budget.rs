@@ -320,7 +320,7 @@ impl Spent {
 ///         println!("{} {} of {}", exceeded.counter.as_str(), exceeded.used, exceeded.limit);
 ///     }
 /// }
-/// # report(&kimi_agent::Error::SessionClosed);
+/// # report(&kimi_agent::Error::session_closed());
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

@@ -18,7 +18,7 @@ pub const ERRORS_PAGE: &str = "https://github.com/kimi-agent/kimi-agent/blob/mai
 /// ```no_run
 /// # use kimi_agent_protocol as kimi_agent;
 /// # struct Turn;
-/// # impl Turn { async fn result(&mut self) -> kimi_agent::Result<kimi_agent::PromptResult> { Err(kimi_agent::Error::SessionClosed) } }
+/// # impl Turn { async fn result(&mut self) -> kimi_agent::Result<kimi_agent::PromptResult> { Err(kimi_agent::Error::session_closed()) } }
 /// # async fn example(turn: &mut Turn) {
 /// use kimi_agent::Error;
 /// match turn.result().await {
@@ -56,20 +56,20 @@ pub enum Error {
     Unsupported(String),
     /// The session has been closed.
     #[error("the session is closed; open another one with the same `session_id` to continue the conversation")]
-    SessionClosed,
+    SessionClosed(Partial),
     /// A deadline was exceeded.
     #[error("{}", printable(.0))]
     Timeout(ErrorText),
     /// The answer to a call from inside the loop over a turn lies behind more unread events than the hard limit allows.
     /// Or a session of a shared process has left too much unread while other sessions continued; it is closed.
     #[error("{}", printable(.0))]
-    EventBufferFull(String),
+    EventBufferFull(ErrorText),
     /// The agent answered with an error.
     #[error(transparent)]
     Rpc(#[from] RpcError),
     /// The turn was cancelled (from [`PromptResult::raise_for_status`](crate::PromptResult::raise_for_status)).
     #[error("the turn was cancelled before it was finished; the session can still be used")]
-    TurnCancelled,
+    TurnCancelled(Partial),
     /// The turn reached its limit of steps (from
     /// [`PromptResult::raise_for_status`](crate::PromptResult::raise_for_status)).
     #[error(
@@ -79,6 +79,8 @@ pub enum Error {
     MaxStepsReached {
         /// The number of steps, if the agent reported it.
         steps: Option<i64>,
+        /// What the turn had produced.
+        result: Partial,
     },
     /// The answer ends at the model's limit of tokens (from
     /// [`PromptResult::raise_for_status`](crate::PromptResult::raise_for_status)). It has the result of the turn.
@@ -100,6 +102,29 @@ pub enum Error {
     /// A defect of this SDK; please report it.
     #[error("internal error: {0}; this is a defect of kimi-agent, please report it")]
     Internal(String),
+}
+
+/// What the turn had produced, if the error ended a turn; see [`Error::result`]. Equality ignores it: a later call of a closed
+/// session fails with the same error.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// assert!(kimi_agent::Error::session_closed().result().is_none());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Partial(Option<Box<PromptResult>>);
+
+impl PartialEq for Partial {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl From<PromptResult> for Partial {
+    fn from(result: PromptResult) -> Self {
+        Self(Some(Box::new(result)))
+    }
 }
 
 /// The text of an error, and what the turn had produced if the error ended a turn. Equality looks at the text only: a
@@ -170,7 +195,7 @@ impl ErrorText {
 ///         eprintln!("{}: {}", exit.manner(), exit.stderr);
 ///     }
 /// }
-/// # report(&Error::SessionClosed);
+/// # report(&Error::session_closed());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentExit {
@@ -232,7 +257,7 @@ impl fmt::Display for AgentExit {
 ///         eprintln!("{} ({:?})", answer.message, answer.rpc_code);
 ///     }
 /// }
-/// # report(&Error::SessionClosed);
+/// # report(&Error::session_closed());
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RpcError {
@@ -274,7 +299,7 @@ impl fmt::Display for RpcError {
 /// fn is_logged_out(error: &Error) -> bool {
 ///     matches!(error, Error::Rpc(answer) if answer.kind == RpcErrorKind::AuthExpired)
 /// }
-/// # assert!(!is_logged_out(&Error::SessionClosed));
+/// # assert!(!is_logged_out(&Error::session_closed()));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -308,11 +333,22 @@ impl RpcErrorKind {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// Returns the error of a call to a closed session.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// assert_eq!(kimi_agent::Error::session_closed().code(), "session_closed");
+    /// ```
+    pub fn session_closed() -> Self {
+        Self::SessionClosed(Partial::default())
+    }
+
     /// Returns the stable name of the kind of error.
     ///
     /// ```
     /// # use kimi_agent_protocol as kimi_agent;
-    /// assert_eq!(kimi_agent::Error::SessionClosed.code(), "session_closed");
+    /// assert_eq!(kimi_agent::Error::session_closed().code(), "session_closed");
     /// ```
     pub fn code(&self) -> &'static str {
         match self {
@@ -322,7 +358,7 @@ impl Error {
             Self::AgentExited(_) => "agent_exited",
             Self::Protocol(_) => "protocol_error",
             Self::Unsupported(_) => "unsupported",
-            Self::SessionClosed => "session_closed",
+            Self::SessionClosed(_) => "session_closed",
             Self::Timeout(_) => "timeout",
             Self::EventBufferFull(_) => "event_buffer_full",
             Self::Rpc(error) => match error.kind {
@@ -335,7 +371,7 @@ impl Error {
                 RpcErrorKind::ContextTooLong => "context_too_long",
                 RpcErrorKind::Other => "rpc_error",
             },
-            Self::TurnCancelled => "turn_cancelled",
+            Self::TurnCancelled(_) => "turn_cancelled",
             Self::MaxStepsReached { .. } => "max_steps_reached",
             Self::AnswerTruncated(_) => "answer_truncated",
             Self::AnswerRefused(_) => "answer_refused",
@@ -350,7 +386,7 @@ impl Error {
     /// # Examples
     /// ```
     /// # use kimi_agent_protocol as kimi_agent;
-    /// assert!(kimi_agent::Error::SessionClosed.help().ends_with("/docs/reference/errors.md#session_closed"));
+    /// assert!(kimi_agent::Error::session_closed().help().ends_with("/docs/reference/errors.md#session_closed"));
     /// ```
     pub fn help(&self) -> String {
         format!("{ERRORS_PAGE}#{}", self.code())
@@ -366,11 +402,14 @@ impl Error {
     ///         println!("so far: {}", result.text);
     ///     }
     /// }
-    /// # report(&kimi_agent::Error::SessionClosed);
+    /// # report(&kimi_agent::Error::session_closed());
     /// ```
     pub fn result(&self) -> Option<&PromptResult> {
         match self {
-            Self::Protocol(text) | Self::Timeout(text) => text.result.as_deref(),
+            Self::Protocol(text) | Self::Timeout(text) | Self::EventBufferFull(text) => text.result.as_deref(),
+            Self::SessionClosed(result) | Self::TurnCancelled(result) | Self::MaxStepsReached { result, .. } => {
+                result.0.as_deref()
+            }
             Self::AgentExited(exit) => exit.result.as_deref(),
             Self::Rpc(error) => error.result.as_deref(),
             Self::AnswerTruncated(result) | Self::AnswerRefused(result) => Some(result),
@@ -386,6 +425,10 @@ impl Error {
         match self {
             Self::Protocol(text) => Self::Protocol(ErrorText { result: Some(Box::new(result)), ..text }),
             Self::Timeout(text) => Self::Timeout(ErrorText { result: Some(Box::new(result)), ..text }),
+            Self::EventBufferFull(text) => Self::EventBufferFull(ErrorText { result: Some(Box::new(result)), ..text }),
+            Self::SessionClosed(_) => Self::SessionClosed(result.into()),
+            Self::TurnCancelled(_) => Self::TurnCancelled(result.into()),
+            Self::MaxStepsReached { steps, .. } => Self::MaxStepsReached { steps, result: result.into() },
             Self::AgentExited(exit) => Self::AgentExited(AgentExit { result: Some(Box::new(result)), ..exit }),
             Self::Rpc(error) => Self::Rpc(RpcError { result: Some(Box::new(result)), ..error }),
             Self::BudgetExceeded(exceeded) => BudgetExceeded { result, ..*exceeded }.into(),
@@ -399,7 +442,7 @@ impl Error {
     /// # Examples
     /// ```
     /// # use kimi_agent_protocol as kimi_agent;
-    /// assert!(!kimi_agent::Error::SessionClosed.is_rpc());
+    /// assert!(!kimi_agent::Error::session_closed().is_rpc());
     /// ```
     pub fn is_rpc(&self) -> bool {
         matches!(self, Self::Rpc(_))
@@ -421,7 +464,7 @@ impl Error {
     /// # Examples
     /// ```
     /// # use kimi_agent_protocol as kimi_agent;
-    /// assert!(!kimi_agent::Error::SessionClosed.is_agent_exited());
+    /// assert!(!kimi_agent::Error::session_closed().is_agent_exited());
     /// ```
     pub fn is_agent_exited(&self) -> bool {
         matches!(self, Self::AgentExited(_))
@@ -438,7 +481,7 @@ impl Error {
     /// # use kimi_agent_protocol as kimi_agent;
     /// use kimi_agent::Error;
     /// assert!(Error::Timeout("…".into()).is_retryable());
-    /// assert!(!Error::SessionClosed.is_retryable());
+    /// assert!(!Error::session_closed().is_retryable());
     /// ```
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -474,7 +517,7 @@ pub fn fields(error: &Error) -> Map<String, Value> {
             }
             fields
         }
-        Error::MaxStepsReached { steps } => json!({"steps": steps}),
+        Error::MaxStepsReached { steps, .. } => json!({"steps": steps}),
         Error::BudgetExceeded(exceeded) => exceeded.fields(),
         Error::OutputInvalid(invalid) => invalid.fields(),
         _ => json!({}),

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::budget::{BudgetCounter, BudgetExceeded};
 use crate::connection::{PromptResult, TurnStatus};
-use crate::error::{AgentExit, Error, RpcError, RpcErrorKind, fields};
+use crate::error::{AgentExit, Error, Partial, RpcError, RpcErrorKind, fields};
 use crate::json::{Json, held_value};
 use crate::output::OutputInvalid;
 
@@ -51,11 +51,14 @@ pub fn error_from_json(value: &Value) -> Error {
         "agent_exited" => Error::AgentExited(agent_exit(value)),
         "protocol_error" => with_result(Error::Protocol(message.into()), value),
         "unsupported" => Error::Unsupported(message),
-        "session_closed" => Error::SessionClosed,
+        "session_closed" => with_result(Error::session_closed(), value),
         "timeout" => with_result(Error::Timeout(message.into()), value),
-        "event_buffer_full" => Error::EventBufferFull(message),
-        "turn_cancelled" => Error::TurnCancelled,
-        "max_steps_reached" => Error::MaxStepsReached { steps: value["steps"].as_i64() },
+        "event_buffer_full" => with_result(Error::EventBufferFull(message.into()), value),
+        "turn_cancelled" => with_result(Error::TurnCancelled(Partial::default()), value),
+        "max_steps_reached" => {
+            let steps = value["steps"].as_i64();
+            with_result(Error::MaxStepsReached { steps, result: Partial::default() }, value)
+        }
         "answer_truncated" => Error::AnswerTruncated(Box::new(partial_result(value))),
         "answer_refused" => Error::AnswerRefused(Box::new(partial_result(value))),
         "budget_exceeded" => budget_exceeded(value).unwrap_or(Error::Internal(message)),
@@ -146,11 +149,13 @@ mod tests {
             Error::AnswerRefused(Box::new(result())),
             local_error(RpcErrorKind::LlmServiceError, "down").with_result(result()),
             Error::Unsupported("u".to_owned()),
-            Error::SessionClosed,
+            Error::session_closed(),
             Error::Timeout("t".into()),
-            Error::EventBufferFull("e".to_owned()),
-            Error::TurnCancelled,
-            Error::MaxStepsReached { steps: Some(5) },
+            Error::EventBufferFull("e".into()),
+            Error::TurnCancelled(result().into()),
+            Error::MaxStepsReached { steps: Some(5), result: result().into() },
+            Error::session_closed().with_result(result()),
+            Error::EventBufferFull("e".into()).with_result(result()),
             BudgetExceeded { option: "budget", counter: BudgetCounter::Steps, limit: 2.0, used: 3.0, result: result() }
                 .into(),
             OutputInvalid { attempts: 3, text: "x".to_owned(), errors, result: result() }.into(),

@@ -45,7 +45,7 @@ pub use dialect::{
     Capabilities, ConfigChoice, ConfigOption, ConfigValue, PolicyReach, SessionInfo, SystemPrompt, VersionError,
     WireVersion,
 };
-pub use error::{AgentExit, Error, ErrorText, Result, RpcError, RpcErrorKind};
+pub use error::{AgentExit, Error, ErrorText, Partial, Result, RpcError, RpcErrorKind};
 /// The public name of the messages in `kimi-agent`, for the examples of this crate.
 #[doc(hidden)]
 pub use messages as wire;

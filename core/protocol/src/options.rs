@@ -64,6 +64,8 @@ pub enum Kind {
     Patterns,
     /// Names and values of environment variables.
     Environment,
+    /// Whether variables are inherited, or names of them.
+    InheritEnv,
     /// The agent's program.
     Executable,
     /// A protocol.
@@ -110,7 +112,8 @@ impl Kind {
             Self::Texts | Self::Patterns => "a list of text",
             Self::Directories => "a list of paths",
             Self::SystemPrompt => "text, or an object with `content` and `mode`",
-            Self::Environment => "an object of text",
+            Self::Environment => "an object of text or null",
+            Self::InheritEnv => "a boolean or a list of text",
             Self::Executable => "a path, or a list of a path and arguments",
             Self::Tools => "a list of tools",
             Self::Hooks => "a list of hooks",
@@ -340,11 +343,20 @@ pub const OPTIONS: &[OptionInfo] = &[
         "env",
         Kind::Environment,
         Fallback::Words("none"),
-        "Environment variables for the agent, in addition to those of this process. The agent's program is also looked for on a \
-         `PATH` that is set here.",
+        "Environment variables for the agent, in addition to those that it inherits. Null removes an inherited variable. The agent's \
+         program is also looked for on a `PATH` that is set here.",
     )
     .of_agent()
     .aliases(&["environment"]),
+    program(
+        "inherit_env",
+        Kind::InheritEnv,
+        Fallback::True,
+        "The variables of this process that the agent inherits: all (true), only those that a process needs (false: `PATH`, `HOME`, \
+         `TMPDIR`, the locale and the time zone, on Windows also those of the system), or these and a list of names, in which `*` stands \
+         for any characters.",
+    )
+    .of_agent(),
     program(
         "mcp_configs",
         Kind::Objects,

@@ -208,7 +208,7 @@ impl RpcError {
     /// fn is_overloaded(error: &Error) -> bool {
     ///     matches!(error, Error::Rpc(answer) if answer.status() == Some(529))
     /// }
-    /// # assert!(!is_overloaded(&Error::SessionClosed));
+    /// # assert!(!is_overloaded(&Error::session_closed()));
     /// ```
     pub fn status(&self) -> Option<u16> {
         if self.kind.is_of_service() { self.quoted().status } else { None }
@@ -228,7 +228,7 @@ impl RpcError {
     ///     };
     ///     asked.unwrap_or(Duration::from_secs(5))
     /// }
-    /// # assert_eq!(delay(&Error::SessionClosed), Duration::from_secs(5));
+    /// # assert_eq!(delay(&Error::session_closed()), Duration::from_secs(5));
     /// ```
     pub fn retry_after(&self) -> Option<Duration> {
         if self.kind.is_of_service() { self.quoted().retry_after } else { None }

@@ -75,7 +75,7 @@ pub fn spelled(error: Error, naming: Naming) -> Error {
         Error::Protocol(text) => Error::Protocol(text.map(spell)),
         Error::Unsupported(text) => Error::Unsupported(spell(text)),
         Error::Timeout(text) => Error::Timeout(text.map(spell)),
-        Error::EventBufferFull(text) => Error::EventBufferFull(spell(text)),
+        Error::EventBufferFull(text) => Error::EventBufferFull(text.map(spell)),
         Error::Internal(text) => Error::Internal(spell(text)),
         Error::AgentExited(exit) => Error::AgentExited(AgentExit { hint: exit.hint.map(spell), ..exit }),
         Error::Rpc(mut error) => {
@@ -93,7 +93,7 @@ pub fn spelled(error: Error, naming: Naming) -> Error {
 pub fn text(error: &Error, naming: Naming) -> String {
     match error {
         // Text that is made on request, not stored.
-        Error::SessionClosed
+        Error::SessionClosed(_)
         | Error::MaxStepsReached { .. }
         | Error::AnswerTruncated(_)
         | Error::AnswerRefused(_)
@@ -114,8 +114,8 @@ mod tests {
         let expected = "raise `turnTimeout` or call `setPlanMode()`\nstderr: `turn_timeout`";
         assert_eq!(text(&error, Naming::Camel), expected);
         assert_eq!(text(&error, Naming::Snake), error.to_string());
-        let closed = text(&Error::SessionClosed, Naming::Camel);
+        let closed = text(&Error::session_closed(), Naming::Camel);
         assert!(closed.contains("`sessionId`"), "{closed}");
-        assert_eq!(fields(&Error::SessionClosed)["retryable"], false);
+        assert_eq!(fields(&Error::session_closed())["retryable"], false);
     }
 }

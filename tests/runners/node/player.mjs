@@ -381,6 +381,7 @@ const OPERATIONS = {
   replay: (player, op) => player.drain(player.session(op).replay()),
   usage: (player, op) => ({ turn: tokens(player.anyTurn(op).usage), session: tokens(player.session(op).usage) }),
   state: (player, op) => player.state(op),
+  wait_closed: async (player, op) => ({ by: (await player.session(op).closed)?.code ?? null }),
   info: (player, op) => player.info(op),
   session: (player, op) => player.sessionFacts(op),
   turn: (player, op) => player.turnFacts(op),

@@ -230,6 +230,10 @@ class Player:
             await self._api.pause(0.005)
         return {"state": session.state}
 
+    async def _do_wait_closed(self, op: Line) -> Line:
+        error = await self._api.call(self._opened(op).wait_closed)
+        return {"by": None if error is None else error.code}
+
     async def _do_info(self, op: Line) -> Line:
         session = self._opened(op)
         info: Line = {

@@ -212,7 +212,7 @@ async fn cancelled_outcome(turn: &mut Turn) -> Option<Result<PromptResult>> {
         Err(error) => Err(error),
     };
     match ended {
-        Err(error @ (Error::Timeout(_) | Error::AgentExited(_) | Error::SessionClosed)) => {
+        Err(error @ (Error::Timeout(_) | Error::AgentExited(_) | Error::SessionClosed(_))) => {
             tracing::warn!(%error, "the turn of a job did not end when it was cancelled");
             None
         }

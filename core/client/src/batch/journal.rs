@@ -427,7 +427,8 @@ mod tests {
         let path = folder.path().join("j.jsonl");
         let mut journal = open(&path).unwrap();
         let (first, second) = (digest(b"x"), digest(b"y"));
-        let failed = JobResult { error: Some(crate::Error::SessionClosed), index: 4, ..result("x", JobStatus::Failed) };
+        let failed =
+            JobResult { error: Some(crate::Error::session_closed()), index: 4, ..result("x", JobStatus::Failed) };
         journal.record(&first, &result("x", JobStatus::Finished)).unwrap();
         journal.record(&second, &result("y", JobStatus::Finished)).unwrap();
         journal.record(&first, &failed).unwrap();
@@ -436,7 +437,7 @@ mod tests {
         let mut read = Vec::new();
         read_journal(&path, |result| read.push(result)).unwrap();
         let found: Vec<_> = read.iter().map(|result| (&*result.key, result.index, &result.error)).collect();
-        assert_eq!(found, [("y", 0, &None), ("x", 4, &Some(crate::Error::SessionClosed))]);
+        assert_eq!(found, [("y", 0, &None), ("x", 4, &Some(crate::Error::session_closed()))]);
         assert_eq!(fs::read(&path).unwrap(), before);
     }
 

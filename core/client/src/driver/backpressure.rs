@@ -81,7 +81,7 @@ impl SessionDriver {
     /// Fails the session because it does not read, while the agent continues.
     pub(super) fn fail_behind(&mut self, agent_waits: bool) {
         self.flow.clear_backlog();
-        self.fail(&Error::EventBufferFull(if agent_waits {
+        let text = if agent_waits {
             format!(
                 "other sessions of the agent continue, and this one has left {MAX_BACKLOG} bytes unread, so it is closed; read its \
                  events as they come, or give the session an agent of its own"
@@ -91,7 +91,8 @@ impl SessionDriver {
                 "the agent's server does not wait for a slow reader, and this session has left {MAX_BACKLOG} bytes unread, so it \
                  is closed; read its events as they come"
             )
-        }));
+        };
+        self.fail(&Error::EventBufferFull(text.into()));
     }
 
     /// Returns the free capacity of the queues, if there is any. A call that waits for its answer may extend the queue
@@ -198,7 +199,7 @@ impl SessionDriver {
         let error = Error::EventBufferFull(
             "the answer to this call lies behind more unread events than may wait; the session can still be used: read the \
              turn's events at the same time, or raise `event_buffer_bytes`"
-                .to_owned(),
+                .into(),
         );
         for turn in self.turns.values() {
             turn.events.fail_results(&error, all);

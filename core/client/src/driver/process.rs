@@ -217,7 +217,7 @@ impl ProcessTask {
             }
             ProcessCommand::Session(key, command) => match self.sessions.get_mut(key) {
                 Some(session) => session.in_span(|session| session.handle_command(command)),
-                None => command.fail(&Error::SessionClosed),
+                None => command.fail(&Error::session_closed()),
             },
             ProcessCommand::Call(call) => self.call(call),
             ProcessCommand::Close(timeout) => self.close(timeout),
@@ -464,7 +464,7 @@ impl ProcessTask {
     /// Ends a session while the process continues.
     fn end_session(&mut self, key: ConnectionKey) {
         if let Some(session) = self.sessions.get_mut(key) {
-            session.in_span(|session| session.fail_all(&Error::SessionClosed, &mut self.io));
+            session.in_span(|session| session.fail_all(&Error::session_closed(), &mut self.io));
         }
         // No command of this session follows these. Other commands may be for sessions that this round has already
         // handled.
@@ -503,11 +503,11 @@ impl ProcessTask {
                 session.shared.still_running(error.clone());
             }
             let error = match &exit.still_running {
-                _ if session.closing.is_asked => Error::SessionClosed,
+                _ if session.closing.is_asked => Error::session_closed(),
                 Some(error) => (**error).clone(),
                 None => {
                     let error = session.contained(|session| Some(session.connection.end_of_agent(exit_of())));
-                    error.unwrap_or(Error::SessionClosed)
+                    error.unwrap_or(Error::session_closed())
                 }
             };
             session.in_span(|session| session.fail_all(&error, &mut self.io));
@@ -536,7 +536,7 @@ impl Drop for ProcessTask {
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
             if let ProcessCommand::Session(_, command) = *command {
-                command.fail(&Error::SessionClosed);
+                command.fail(&Error::session_closed());
             }
         }
     }

@@ -98,9 +98,9 @@ impl ProcessHandle {
         let (reply, answer) = oneshot::channel();
         let call = Call { key, method, params, max_line_bytes, reply };
         if self.commands.send(Box::new(ProcessCommand::Call(call))).is_err() {
-            return Err(Error::SessionClosed);
+            return Err(Error::session_closed());
         }
-        answer.await.unwrap_or(Err(Error::SessionClosed))
+        answer.await.unwrap_or(Err(Error::session_closed()))
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {

@@ -644,7 +644,7 @@ impl SessionDriver {
     pub(super) fn advance_closing(&mut self, io: &mut Io) {
         let Stage::Cancelling { stalled_at } = self.closing.stage else { return };
         if self.turns.is_empty() {
-            self.connection.close(&Error::SessionClosed);
+            self.connection.close(&Error::session_closed());
             self.flush(io);
             self.closing.stage = Stage::Closed;
         } else if now() >= stalled_at && !io.writer.is_empty() {
@@ -702,7 +702,7 @@ impl Drop for SessionDriver {
         let error = if std::thread::panicking() {
             Error::Internal("the session's task panicked".to_owned())
         } else {
-            Error::SessionClosed
+            Error::session_closed()
         };
         drop(catch_unwind(AssertUnwindSafe(|| self.fail_waits(&error))));
         self.shared.ended();

@@ -233,7 +233,7 @@ impl Shared {
 
     /// Returns the reason why calls fail.
     pub(crate) fn closed_reason(&self) -> Error {
-        self.closed().unwrap_or(Error::SessionClosed)
+        self.closed().unwrap_or(Error::session_closed())
     }
 
     pub(crate) fn state(&self) -> SessionState {
@@ -287,7 +287,7 @@ impl Shared {
         }
         let key = state.next_turn;
         if !self.send(Command::Prompt { turn: key, channel: Arc::clone(&channel), input, limits, output, span }) {
-            return Err(Error::SessionClosed);
+            return Err(Error::session_closed());
         }
         // The driver needs the lock that is held here before it handles the prompt.
         state.next_turn += 1;
@@ -351,7 +351,7 @@ impl Shared {
 
     /// Kills the agent.
     pub(crate) fn kill(&self) {
-        self.close(Error::SessionClosed);
+        self.close(Error::session_closed());
         self.send(Command::Kill);
     }
 
@@ -373,13 +373,13 @@ impl Shared {
 
     /// Closes the session in the background, because it was never opened. An agent of its own does not get all of `close_timeout`.
     pub(crate) fn abandon(&self) {
-        self.close(Error::SessionClosed);
+        self.close(Error::session_closed());
         self.send(Command::Abandon);
     }
 
     /// Closes the session in the background, with this `close_timeout` if one is given.
     pub fn begin_close_within(&self, timeout: Option<Duration>) {
-        self.close(Error::SessionClosed);
+        self.close(Error::session_closed());
         self.send(Command::Close(timeout));
     }
 }

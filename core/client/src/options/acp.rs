@@ -57,7 +57,8 @@ impl SessionOptions {
         let mut env = self.env.clone();
         env.extend(self.limits_of_kimi_code(is_shared)?);
         let private = PrivateFiles::default();
-        Ok(Launch { program, args, env, current_dir, private, server: None, is_gateway: false })
+        let inherited = self.inherited.clone();
+        Ok(Launch { program, args, env, inherited, current_dir, private, server: None, is_gateway: false })
     }
 
     /// Returns the parameters of the session; `agent` is the agent's name.

@@ -8,7 +8,7 @@ use kimi_agent_protocol::options::{OPTIONS, Scope, find};
 use serde_json::{Map, Value};
 
 use super::json::session_options;
-use super::{Dialect, Executable, Naming, SessionOptions};
+use super::{Dialect, Executable, InheritEnv, Inherited, Naming, SessionOptions};
 use crate::Result;
 use crate::error::invalid_option;
 
@@ -60,6 +60,30 @@ impl AgentOptions {
     #[must_use]
     pub fn env<N: Into<OsString>, V: Into<OsString>>(self, env: impl IntoIterator<Item = (N, V)>) -> Self {
         Self(self.0.env(env))
+    }
+
+    /// Removes variables that the agent would inherit; see [`SessionOptions::env_remove`].
+    ///
+    /// # Examples
+    /// ```
+    /// let options = kimi_agent::AgentOptions::new().env_remove(["AWS_SECRET_ACCESS_KEY"]);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn env_remove<N: Into<OsString>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        Self(self.0.env_remove(names))
+    }
+
+    /// Sets which variables of this program the agent inherits; see [`SessionOptions::inherit_env`].
+    ///
+    /// # Examples
+    /// ```
+    /// let options = kimi_agent::AgentOptions::new().inherit_env(kimi_agent::InheritEnv::Needed);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn inherit_env(self, inherit: InheritEnv) -> Self {
+        Self(self.0.inherit_env(inherit))
     }
 
     /// Adds arguments of the agent after all others; see [`SessionOptions::extra_args`].
@@ -216,6 +240,7 @@ impl SessionOptions {
         }
         let agent = agent.clone();
         (self.record, self.redact, self.recorded) = (agent.record, agent.redact, agent.recorded);
+        self.inherited = agent.inherited;
         let Self { executable, env, extra_args, dialect, client_name, client_version, on_stderr, .. } = agent;
         (self.executable, self.env, self.extra_args, self.dialect) = (executable, env, extra_args, dialect);
         (self.client_name, self.client_version, self.on_stderr) = (client_name, client_version, on_stderr);
@@ -229,6 +254,7 @@ impl SessionOptions {
         let agent = Self {
             executable: self.executable,
             env: self.env,
+            inherited: self.inherited,
             extra_args: self.extra_args,
             dialect: self.dialect,
             client_name: self.client_name,
@@ -243,6 +269,7 @@ impl SessionOptions {
         let session = Self {
             executable: None,
             env: Vec::new(),
+            inherited: Inherited::default(),
             extra_args: Vec::new(),
             dialect: Dialect::Auto,
             client_name: None,

@@ -71,7 +71,16 @@ impl SessionOptions {
             }
         }
         args.extend(self.extra_args.iter().cloned());
-        Ok(Launch { program, args, env: self.env.clone(), current_dir, private, server: None, is_gateway: false })
+        Ok(Launch {
+            program,
+            args,
+            env: self.env.clone(),
+            inherited: self.inherited.clone(),
+            current_dir,
+            private,
+            server: None,
+            is_gateway: false,
+        })
     }
 
     /// Returns whether the agent gets the id of its session, even if the program has not set one.

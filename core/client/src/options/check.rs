@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::setting::Setting;
 use super::value::{duration_problem, kind_of, tool_name_problem};
-use super::{SessionOptions, pattern};
+use super::{InheritEnv, SessionOptions, pattern};
 use crate::error::invalid_option;
 use crate::{Error, ExternalTool, Hook, Output, OutputMode, Result};
 
@@ -85,7 +85,16 @@ impl SessionOptions {
                 executable.args().iter().try_for_each(|arg| check_nul(arg))
             }),
             "extra_args" => self.extra_args.iter().try_for_each(|arg| check_nul(arg)),
-            "env" => self.env.iter().try_for_each(|(name, value)| check_variable(name, value)),
+            "env" => {
+                self.env.iter().try_for_each(|(name, value)| check_variable(name, value))?;
+                self.inherited.removed.iter().try_for_each(|name| check_variable(name, OsStr::new("")))
+            }
+            "inherit_env" => match &self.inherited.rule {
+                InheritEnv::Only(names) => {
+                    names.iter().try_for_each(|name| check_variable(name.as_ref(), OsStr::new("")))
+                }
+                _ => Ok(()),
+            },
             "tools" => self.check_tools(),
             "session_budget" => {
                 self.session_budget.and_then(|budget| budget_problem(&budget, self.naming)).map_or(Ok(()), Err)

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::file_url::path_of;
 use super::value::{duration_problem, is_too_deep, kind_of, too_deep};
-use super::{Dialect, Enforce, Executable, SessionOptions};
+use super::{Dialect, Enforce, Executable, InheritEnv, SessionOptions};
 use crate::dialect::SystemPrompt;
 use crate::error::invalid_option;
 use crate::handler::Responder;
@@ -59,12 +59,24 @@ impl SessionOptions {
             "executable" => self.executable = Some(field.executable(value)?),
             "env" => {
                 for (variable, value) in field.object(value, Kind::Environment)? {
-                    let Value::String(value) = value else {
-                        return Err(field
-                            .wrong(format!("expected an object of text, got {} for {variable:?}", kind_of(&value))));
+                    let value = match value {
+                        Value::String(value) => Some(value.into()),
+                        Value::Null => None,
+                        other => {
+                            let (expected, got) = (Kind::Environment.expected(self.naming), kind_of(&other));
+                            return Err(field.wrong(format!("expected {expected}, got {got} for {variable:?}")));
+                        }
                     };
-                    self.env.push((variable.into(), value.into()));
+                    self.set_variable(variable.into(), value);
                 }
+            }
+            "inherit_env" => {
+                self.inherited.rule = match value {
+                    Value::Bool(true) => InheritEnv::All,
+                    Value::Bool(false) => InheritEnv::Needed,
+                    Value::Array(_) => InheritEnv::Only(field.texts(value)?),
+                    other => return Err(field.expected(Kind::InheritEnv, &other)),
+                };
             }
             "mcp_configs" => self.mcp_configs = field.list(value, Kind::Objects)?,
             "agent_file" => self.agent_file = Some(field.path(value)?),

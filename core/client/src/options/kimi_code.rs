@@ -94,7 +94,8 @@ impl SessionOptions {
         if self.replayed.is_some() {
             // The messages of a recording are those of the gateway, so that no server is needed.
             let (env, private) = (self.env.clone(), PrivateFiles::default());
-            return Ok(Launch { program, args, env, current_dir, private, server: None, is_gateway: true });
+            let inherited = self.inherited.clone();
+            return Ok(Launch { program, args, env, inherited, current_dir, private, server: None, is_gateway: true });
         }
         let mut env = self.env.clone();
         env.extend(self.limits_of_kimi_code(is_shared)?);
@@ -103,6 +104,7 @@ impl SessionOptions {
             program,
             args,
             env,
+            inherited: self.inherited.clone(),
             current_dir,
             private: PrivateFiles::default(),
             server: Some(Server { secret: secret.to_owned() }),

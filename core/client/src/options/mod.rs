@@ -8,6 +8,7 @@ mod check;
 mod content;
 mod content_json;
 mod dialect;
+mod environment;
 mod executable;
 mod file_url;
 mod json;
@@ -42,6 +43,9 @@ pub use behaviour::{Enforce, on_event_async};
 pub(crate) use content::check_content;
 pub use content_json::parse_content;
 pub use dialect::Dialect;
+pub use environment::InheritEnv;
+pub(crate) use environment::Inherited;
+use environment::is_same;
 pub use executable::Executable;
 #[cfg(feature = "batch")]
 pub(crate) use json::unknown;
@@ -84,6 +88,7 @@ pub struct SessionOptions {
     pub(crate) config: Option<Value>,
     pub(crate) executable: Option<Executable>,
     pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) inherited: Inherited,
     pub(crate) mcp_configs: Vec<Value>,
     pub(crate) agent_file: Option<PathBuf>,
     pub(crate) skills_dir: Option<PathBuf>,
@@ -143,6 +148,7 @@ impl Default for SessionOptions {
             config: None,
             executable: None,
             env: Vec::new(),
+            inherited: Inherited::default(),
             mcp_configs: Vec::new(),
             agent_file: None,
             skills_dir: None,
@@ -314,7 +320,48 @@ impl SessionOptions {
     /// ```
     #[must_use]
     pub fn env<N: Into<OsString>, V: Into<OsString>>(mut self, env: impl IntoIterator<Item = (N, V)>) -> Self {
-        self.env.extend(env.into_iter().map(|(name, value)| (name.into(), value.into())));
+        for (name, value) in env {
+            self.set_variable(name.into(), Some(value.into()));
+        }
+        self
+    }
+
+    /// Removes variables that the agent would inherit from this program.
+    ///
+    /// ```
+    /// let options = kimi_agent::SessionOptions::new().env_remove(["AWS_SECRET_ACCESS_KEY"]);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn env_remove<N: Into<OsString>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        for name in names {
+            self.set_variable(name.into(), None);
+        }
+        self
+    }
+
+    /// Sets or removes a variable. The last call for a name counts.
+    pub(crate) fn set_variable(&mut self, name: OsString, value: Option<OsString>) {
+        self.inherited.removed.retain(|removed| !is_same(removed, &name));
+        match value {
+            Some(value) => self.env.push((name, value)),
+            None => {
+                self.env.retain(|(set, _)| !is_same(set, &name));
+                self.inherited.removed.push(name);
+            }
+        }
+    }
+
+    /// Sets which variables of this program the agent inherits. The default is all of them.
+    ///
+    /// ```
+    /// use kimi_agent::{InheritEnv, SessionOptions};
+    /// let options = SessionOptions::new().inherit_env(InheritEnv::Needed).env([("KIMI_API_KEY", "sk-…")]);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn inherit_env(mut self, inherit: InheritEnv) -> Self {
+        self.inherited.rule = inherit;
         self
     }
 
@@ -527,7 +574,8 @@ impl fmt::Debug for SessionOptions {
                 (name, Setting::Bytes(bytes)) => shown.field(name, &bytes),
                 (name, Setting::Duration(duration)) => shown.field(name, &duration),
                 ("executable", _) => shown.field("executable", &self.executable),
-                ("env", _) => shown.field("env", &self.env.iter().map(|(name, _)| name).collect::<Vec<_>>()),
+                ("env", _) => shown.field("env", &self.variables().collect::<Vec<_>>()),
+                ("inherit_env", _) => shown.field("inherit_env", &self.inherited.rule),
                 ("tools", _) => shown.field("tools", &self.tools),
                 ("hooks", _) => shown.field("hooks", &self.hooks),
                 ("dialect", _) => shown.field("dialect", &self.dialect),

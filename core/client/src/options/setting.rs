@@ -1,12 +1,13 @@
 //! The values of options by name, for code that handles all options in the same way: flags, checks and `Debug`.
 
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
 use kimi_agent_protocol::options::{OPTIONS, OptionInfo};
 use serde_json::Value;
 
-use super::{Dialect, Enforce, SessionOptions};
+use super::{Dialect, Enforce, InheritEnv, SessionOptions};
 
 /// The value of an option.
 pub(crate) enum Setting<'a> {
@@ -42,7 +43,8 @@ impl SessionOptions {
             "config_file" => self.config_file.as_deref().map(Setting::Path),
             "config" => self.config.as_ref().map(|config| Setting::Json(std::slice::from_ref(config))),
             "executable" => return other(self.executable.is_some()),
-            "env" => return other(!self.env.is_empty()),
+            "env" => return other(self.variables().next().is_some()),
+            "inherit_env" => return other(self.inherited.rule != InheritEnv::All),
             "mcp_configs" => (!self.mcp_configs.is_empty()).then_some(Setting::Json(&self.mcp_configs)),
             "agent_file" => self.agent_file.as_deref().map(Setting::Path),
             "system_prompt" => self.system_prompt.as_ref().map(|prompt| Setting::Text(&prompt.content)),
@@ -81,6 +83,12 @@ impl SessionOptions {
             _ => None,
         };
         found.unwrap_or(Setting::Unset)
+    }
+
+    /// Returns the names of the variables that the program has set or removed.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = &OsStr> {
+        let set = self.env.iter().map(|(name, _)| name);
+        set.chain(&self.inherited.removed).map(OsString::as_os_str)
     }
 
     /// Returns the first option that is set and for which the condition holds.

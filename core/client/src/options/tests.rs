@@ -188,7 +188,8 @@ fn debug_shows_no_secrets() {
 fn json_is_read_in_both_namings() {
     let snake = json!({
         "work_dir": ".", "session_id": "s", "model": "m", "thinking": false, "yolo": true, "config_file": "c",
-        "config": {"a": 1}, "executable": ["python3", "x.py"], "env": {"A": "B"}, "mcp_configs": [{"m": {}}],
+        "config": {"a": 1}, "executable": ["python3", "x.py"], "env": {"A": "B", "C": null},
+        "inherit_env": ["D"], "mcp_configs": [{"m": {}}],
         "agent_file": "a", "skills_dir": "s", "max_steps_per_turn": 3, "max_retries_per_step": 2.0,
         "policy": {"allow": ["read"]}, "enforce": "calls", "on_approval": "manual", "on_question": "manual", "client_name": "n", "client_version": "v",
         "extra_args": ["--x"], "read_session_files": false, "dialect": "1.9", "handshake_timeout": 1.5, "cancel_timeout": 2, "close_timeout": 3,
@@ -201,6 +202,8 @@ fn json_is_read_in_both_namings() {
     let options = session_options(plain(snake.clone()), Naming::Snake).unwrap();
     assert_eq!(options.executable, Some(["python3", "x.py"].into()));
     assert_eq!(options.env, [("A".into(), "B".into())]);
+    assert_eq!(options.inherited.removed, ["C"]);
+    assert_eq!(options.inherited.rule, InheritEnv::Only(vec!["D".into()]));
     assert_eq!((options.max_steps_per_turn, options.max_retries_per_step), (Some(3), Some(2)));
     assert_eq!(options.dialect.to_string(), "1.9");
     assert_eq!(options.handshake_timeout, Duration::from_millis(1500));
@@ -251,7 +254,8 @@ fn declared_option_has_setter_and_reader() {
         let is_of_agent = matches!(option.scope, declared::Scope::Agent | declared::Scope::Both);
         assert_eq!(has_setter(of_agents, option.name), is_of_agent, "AgentOptions: {}", option.name);
         // A value of a wrong type is refused with the declared type.
-        let wrong_value = if option.kind == declared::Kind::Boolean { json!(1) } else { json!(true) };
+        let takes_boolean = matches!(option.kind, declared::Kind::Boolean | declared::Kind::InheritEnv);
+        let wrong_value = if takes_boolean { json!(1) } else { json!(true) };
         let given = [(option.name.to_owned(), wrong_value)].into_iter().collect();
         let (_, reason) = wrong(session_options(given, Naming::Snake));
         assert!(reason.contains(&option.kind.expected(Naming::Snake)), "{}: {reason}", option.name);

@@ -176,7 +176,7 @@ impl SessionOptions {
                 Setting::Bytes(bytes) => bytes.into(),
                 Setting::Duration(duration) => duration.as_secs_f64().into(),
                 Setting::Other if option.name == "env" => {
-                    self.env.iter().map(|(name, _)| Value::from(name.to_string_lossy())).collect()
+                    self.variables().map(|name| Value::from(name.to_string_lossy())).collect()
                 }
                 Setting::Other if option.name == "dialect" => self.dialect.to_string().into(),
                 Setting::Json(_) | Setting::Other => "set".into(),

@@ -243,7 +243,7 @@ impl Agent {
         let mut closed = self.closed.subscribe();
         tokio::select! {
             biased;
-            _ = closed.wait_for(|closed| *closed) => Err(Error::SessionClosed),
+            _ = closed.wait_for(|closed| *closed) => Err(Error::session_closed()),
             outcome = work => outcome,
         }
     }

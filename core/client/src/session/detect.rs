@@ -15,6 +15,7 @@ use tokio::io::AsyncReadExt;
 
 use crate::dialect::{AgentKind, KnownAgent, Release};
 use crate::error::{AgentExit, Error, Result};
+use crate::options::Inherited;
 use crate::transport::launch::{Launch, PrivateFiles};
 use crate::transport::{self, Transport};
 
@@ -44,6 +45,7 @@ pub(super) struct AgentCommand {
     pub(super) program: PathBuf,
     pub(super) args: Vec<OsString>,
     pub(super) env: Vec<(OsString, OsString)>,
+    pub(super) inherited: Inherited,
     pub(super) dir: Option<PathBuf>,
 }
 
@@ -95,6 +97,7 @@ impl AgentCommand {
             program: self.program.clone(),
             args: self.args.iter().cloned().chain(["--version".into()]).collect(),
             env: self.env.clone(),
+            inherited: self.inherited.clone(),
             current_dir: dir.map_err(|error| Error::Spawn(error.to_string()))?,
             private: PrivateFiles::default(),
             server: None,
@@ -143,6 +146,7 @@ mod tests {
             program: program.to_owned(),
             args: args.iter().map(Into::into).collect(),
             env: Vec::new(),
+            inherited: Inherited::default(),
             dir: None,
         };
         assert_eq!(command(&main, &[]).recall(), None);

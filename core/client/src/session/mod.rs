@@ -29,7 +29,7 @@ use crate::driver::Command;
 use crate::driver::event_channel::EventChannel;
 pub use crate::driver::shared::SessionState;
 use crate::driver::shared::Shared;
-use crate::error::{Result, invalid_option};
+use crate::error::{Error, Result, invalid_option};
 use crate::messages::{
     ApprovalRequest, Content, ExternalToolsResult, QuestionRequest, ServerInfo, SlashCommand, StatusUpdate, TokenUsage,
 };
@@ -354,6 +354,35 @@ impl Session {
     pub async fn close_with_timeout(&self, timeout: Duration) -> Result<()> {
         self.shared.begin_close_within(Some(timeout));
         self.until_closed().await
+    }
+
+    /// Returns a future that ends when the session is closed and its agent has exited, also if an idle agent exits. Its
+    /// value is the error that closed the session, `None` after [`close`](Self::close). It does not keep the session open.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent::{Session, testing::scripted_agent};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> kimi_agent::Result<()> {
+    /// # let agent = scripted_agent(serde_json::json!([[{"text": "Hello"}]]));
+    /// # let session = Session::builder().executable(&agent).start().await?;
+    /// let closed = session.closed();
+    /// let watch = tokio::spawn(async move {
+    ///     if let Some(error) = closed.await {
+    ///         eprintln!("the agent is gone: {error}");
+    ///     }
+    /// });
+    /// # session.close().await?;
+    /// # watch.await.unwrap();
+    /// # Ok(()) }
+    /// ```
+    pub fn closed(&self) -> impl Future<Output = Option<Error>> + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        async move {
+            let ended = shared.until_ended().await;
+            let reason = shared.closed_reason();
+            ended.err().or_else(|| (!matches!(reason, Error::SessionClosed(_))).then_some(reason))
+        }
     }
 
     /// Returns the session's id. The option `session_id` resumes the session.

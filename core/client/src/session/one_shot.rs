@@ -66,7 +66,7 @@ struct Unfinished(Arc<EventChannel>);
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        self.0.finish(Err(Error::SessionClosed));
+        self.0.finish(Err(Error::session_closed()));
     }
 }
 

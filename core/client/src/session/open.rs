@@ -135,7 +135,7 @@ impl SessionOptions {
             }
             self.launch()?
         };
-        self.add_trace(&mut launch.env);
+        self.add_trace(&mut launch);
         let work_dir = launch.current_dir.clone();
         let source = Source::Start(Box::new(launch), self.on_stderr.clone());
         let is_known = acp || self.replayed.is_some();
@@ -145,7 +145,8 @@ impl SessionOptions {
 
     pub(super) fn command(&self) -> Result<AgentCommand> {
         let (program, args) = self.program()?;
-        Ok(AgentCommand { program, args, env: self.env.clone(), dir: self.work_dir.clone() })
+        let (env, inherited) = (self.env.clone(), self.inherited.clone());
+        Ok(AgentCommand { program, args, env, inherited, dir: self.work_dir.clone() })
     }
 
     /// Returns the protocol for the handshake, if this agent supports the options.
@@ -349,7 +350,7 @@ impl SessionOptions {
         }
         let variable = |name: &str| {
             let own = self.env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone());
-            own.or_else(|| std::env::var_os(name)).map(Into::into)
+            own.or_else(|| self.inherited.var(name)).map(Into::into)
         };
         let home = session_files::home(&variable, work_dir).filter(|_| self.read_session_files)?;
         Some(RecordsSource::Files(SessionFiles::new(home)))

@@ -132,7 +132,7 @@ impl TurnInner {
                 "turn dropped unread, and cancelled; iterate over its events or wait for its result()"
             ),
             // The program itself has closed the session.
-            Some(Err(Error::SessionClosed)) => {}
+            Some(Err(Error::SessionClosed(_))) => {}
             Some(Err(error)) => {
                 tracing::warn!(turn = self.id, %error, "failed turn dropped unread; iterate over it or wait for result()");
             }

@@ -18,6 +18,7 @@ use kimi_agent_protocol::telemetry::{
 use crate::dialect::Handshake;
 use crate::messages::Content;
 use crate::options::{PromptOptions, SessionOptions};
+use crate::transport::launch::Launch;
 
 #[cfg(feature = "otel")]
 pub use otel::Telemetry;
@@ -157,13 +158,13 @@ impl SessionTelemetry {
 
 impl SessionOptions {
     /// Adds the variables of the trace to the environment of the agent, unless `env` sets them.
-    pub(crate) fn add_trace(&self, env: &mut Vec<(std::ffi::OsString, std::ffi::OsString)>) {
+    pub(crate) fn add_trace(&self, launch: &mut Launch) {
         let Some(telemetry) = self.telemetry.as_deref() else { return };
-        if env.iter().any(|(name, _)| names::ENVIRONMENT.iter().any(|own| name == own)) {
+        if self.variables().any(|name| names::ENVIRONMENT.iter().any(|own| name == *own)) {
             return;
         }
         let context = telemetry.context.clone().unwrap_or_else(|| telemetry.host.current());
-        env.extend(context.variables().map(|(name, value)| (name.into(), value.into())));
+        launch.env.extend(context.variables().map(|(name, value)| (name.into(), value.into())));
     }
 }
 

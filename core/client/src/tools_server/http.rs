@@ -9,9 +9,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HeaderValue, WWW_AUTHENTICATE};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -125,7 +125,7 @@ impl ToolsServer {
         let sessions = Clients::new(sessions, limits.sessions);
         let mcp = StreamableHttpService::new(new_client, Arc::new(sessions), config);
         let headers = vec![("Authorization".to_owned(), secret.clone())];
-        let door = Arc::new(Door { secret, mcp });
+        let door = Arc::new(Door { secret, mcp, max_request_bytes });
         let main = tokio::spawn(run(listener, door, limits, stop.clone(), ended));
         let endpoint = ToolsEndpoint { name: NAME.to_owned(), url: format!("http://{address}{PATH}"), headers };
         Ok((Self { stop, main: Some(main) }, Offer { endpoint, tools: told }))
@@ -244,6 +244,7 @@ async fn converse(stream: TcpStream, door: Arc<Door>, visitor: Arc<Visitor>, pat
 struct Door {
     secret: String,
     mcp: StreamableHttpService<Tools, Clients>,
+    max_request_bytes: usize,
 }
 
 impl Door {
@@ -261,7 +262,31 @@ impl Door {
         // The later layers do not need the secret, and so cannot log it.
         request.headers_mut().remove(AUTHORIZATION);
         // Also checks `Host` and `Origin`: web pages must not reach the server by names that resolve to loopback.
-        self.mcp.handle(request).await
+        match self.read(request).await {
+            Ok(request) => self.mcp.handle(request).await,
+            Err(refusal) => refusal,
+        }
+    }
+
+    /// Reads the body as all messages of agents are read: it may be nearly JSON.
+    async fn read(&self, request: Request<Incoming>) -> Result<Request<Full<Bytes>>, Response<Body>> {
+        let (mut head, body) = request.into_parts();
+        let body = Limited::new(body, self.max_request_bytes).collect().await;
+        let body = body.map_err(|error| {
+            tracing::debug!(%error, "the body of a request to the tools can't be read");
+            plain(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("the request is incomplete, or exceeds {} bytes", self.max_request_bytes),
+            )
+        })?;
+        let mut body = body.to_bytes();
+        if serde_json::from_slice::<serde_json::Value>(&body).is_err()
+            && let Some(json) = kimi_agent_protocol::json::rewritten(&body)
+        {
+            body = json.into();
+            head.headers.remove(CONTENT_LENGTH);
+        }
+        Ok(Request::from_parts(head, Full::new(body)))
     }
 
     /// Compares in constant time.
@@ -274,8 +299,8 @@ impl Door {
     }
 }
 
-fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
-    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Full::new(text.into()).boxed());
     *response.status_mut() = status;
     // The rest of the connection is not read.
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

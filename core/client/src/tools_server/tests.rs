@@ -397,3 +397,19 @@ async fn closed_server_leaves_nothing() {
         assert!(!is_listening(port));
     }
 }
+
+#[tokio::test]
+async fn body_that_is_nearly_json_is_read() {
+    let (server, offer, _calls) = start(&[]).await;
+    let endpoint = &offer.endpoint;
+    let host = endpoint.url.trim_start_matches("http://").trim_end_matches("/mcp");
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {host}\r\nAuthorization: {}\r\nContent-Type: application/json\r\nAccept: \
+         application/json, text/event-stream",
+        endpoint.headers[0].1
+    );
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"half \ud83d","version":"1"}}}"#;
+    let (status, answer) = raw(endpoint, &head, body).await;
+    assert_eq!(status, 200, "{answer}");
+    server.close().await;
+}

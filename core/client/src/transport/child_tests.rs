@@ -11,12 +11,14 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufRead
 
 use super::*;
 use crate::SessionOptions;
+use crate::options::Inherited;
 
 fn launch(program: impl Into<PathBuf>, args: &[&str]) -> Launch {
     Launch {
         program: program.into(),
         args: args.iter().map(OsString::from).collect(),
         env: Vec::new(),
+        inherited: Inherited::default(),
         current_dir: std::env::temp_dir(),
         private: PrivateFiles::default(),
         server: None,

@@ -14,6 +14,7 @@ use windows::Win32::System::Console::{
 use windows::Win32::System::Threading::CREATE_NEW_CONSOLE;
 
 use super::*;
+use crate::options::Inherited;
 
 const ROLE: &str = "KIMI_AGENT_TEST_ROLE";
 const ADDRESS: &str = "KIMI_AGENT_TEST_ADDRESS";
@@ -49,6 +50,7 @@ fn launch(role: &str, program: PathBuf, args: &[&str]) -> Launch {
         program,
         args: RUN_ROLE.iter().chain(args).map(OsString::from).collect(),
         env: vec![(ROLE.into(), role.into()), ("CANARY".into(), "first".into()), ("CANARY".into(), "last".into())],
+        inherited: Inherited::default(),
         current_dir: std::env::temp_dir(),
         private: PrivateFiles::default(),
         server: None,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::options::Inherited;
 use crate::private::PrivateDir;
 
 /// The command that starts an agent. It has no `Debug`, because values of variables may be secrets.
@@ -14,8 +15,9 @@ pub(crate) struct Launch {
     /// An absolute path.
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<OsString>,
-    /// Added to the environment of this program.
+    /// Added to the variables that it inherits.
     pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) inherited: Inherited,
     /// An absolute path.
     pub(crate) current_dir: PathBuf,
     pub(crate) private: PrivateFiles,

@@ -449,7 +449,8 @@ impl Exec {
         let program = launch.program.as_os_str();
         let args = std::iter::once(program).chain(launch.args.iter().map(OsString::as_os_str)).map(c_string);
         let own: BTreeMap<&OsStr, &OsStr> = launch.env.iter().map(|(name, value)| (&**name, &**value)).collect();
-        let inherited = std::env::vars_os().filter(|(name, _)| !own.contains_key(&**name));
+        let inherited =
+            std::env::vars_os().filter(|(name, _)| !own.contains_key(&**name) && launch.inherited.has(name));
         let own = own.iter().map(|(name, value)| variable((*name).to_owned(), value));
         let env = inherited.map(|(name, value)| variable(name, &value)).chain(own);
         Ok(Self { program: c_string(program)?, args: Strings::new(args)?, env: Strings::new(env)? })

@@ -44,6 +44,8 @@ pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
     let mut command = CommandWrap::with_new(&launch.program, |command| {
         command
             .args(&launch.args)
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| launch.inherited.has(name)))
             .envs(no_work_dir_in_path(launch))
             .envs(launch.env.iter().cloned())
             .current_dir(&launch.current_dir)

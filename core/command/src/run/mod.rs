@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use kimi_agent_client::{Error, Session, Turn, TurnStatus, host};
+use kimi_agent_client::{Error, Partial, Session, Turn, TurnStatus, host};
 use kimi_agent_protocol::PromptResult;
 use serde_json::json;
 
@@ -193,10 +193,10 @@ async fn ended(
 fn exit_code(result: &PromptResult) -> i32 {
     match result.status {
         TurnStatus::Finished => exit::SUCCEEDED,
-        TurnStatus::Cancelled => exit::of(&Error::TurnCancelled),
+        TurnStatus::Cancelled => exit::of(&Error::TurnCancelled(Partial::default())),
         TurnStatus::Truncated => exit::of(&Error::AnswerTruncated(Box::new(result.clone()))),
         TurnStatus::Refused => exit::of(&Error::AnswerRefused(Box::new(result.clone()))),
-        _ => exit::of(&Error::MaxStepsReached { steps: Some(result.steps) }),
+        _ => exit::of(&Error::MaxStepsReached { steps: Some(result.steps), result: Partial::default() }),
     }
 }
 

@@ -383,7 +383,7 @@ async fn close_with_timeout_zero_kills_at_once() {
     let mut turn = session.prompt("go").unwrap();
     while turn.next().await.unwrap().unwrap().text().is_none() {}
     session.close_with_timeout(Duration::ZERO).await.unwrap();
-    assert_eq!(turn.result().await.unwrap_err(), Error::SessionClosed);
+    assert_eq!(turn.result().await.unwrap_err(), Error::session_closed());
 
     // A second close shortens the first.
     let (options, _agent) = with(script);

@@ -147,7 +147,7 @@ impl Retry {
     /// use kimi_agent::{Error, batch::Retry};
     /// let timeout = Error::Timeout("too slow".into());
     /// assert!(Retry::new().allows(1, &timeout) && !Retry::new().allows(3, &timeout));
-    /// assert!(!Retry::new().allows(1, &Error::SessionClosed));
+    /// assert!(!Retry::new().allows(1, &Error::session_closed()));
     /// ```
     pub fn allows(&self, attempt: u32, error: &Error) -> bool {
         attempt < self.attempts && error.is_retryable()

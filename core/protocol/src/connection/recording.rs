@@ -188,7 +188,7 @@ impl Connection {
             _ => (None, None),
         };
         let (reason, error) = match &**reason {
-            Error::SessionClosed => (EndReason::Closed, None),
+            Error::SessionClosed(_) => (EndReason::Closed, None),
             error => (EndReason::Failed, Some(error_text(error))),
         };
         recorder.entry(Entry::End(EndEntry { reason, error, exit_code, signal }));

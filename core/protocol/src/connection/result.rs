@@ -166,7 +166,7 @@ impl PromptResult {
     /// ```no_run
     /// # use kimi_agent_protocol as kimi_agent;
     /// # struct Turn;
-    /// # impl Turn { async fn result(&mut self) -> kimi_agent::Result<kimi_agent::PromptResult> { Err(kimi_agent::Error::SessionClosed) } }
+    /// # impl Turn { async fn result(&mut self) -> kimi_agent::Result<kimi_agent::PromptResult> { Err(kimi_agent::Error::session_closed()) } }
     /// # async fn example(turn: &mut Turn) -> kimi_agent::Result<()> {
     /// let text = turn.result().await?.raise_for_status()?.text;
     /// # Ok(()) }
@@ -174,8 +174,10 @@ impl PromptResult {
     pub fn raise_for_status(self) -> Result<Self> {
         match self.status {
             TurnStatus::Finished => Ok(self),
-            TurnStatus::Cancelled => Err(Error::TurnCancelled),
-            TurnStatus::MaxStepsReached => Err(Error::MaxStepsReached { steps: self.limit_of_steps() }),
+            TurnStatus::Cancelled => Err(Error::TurnCancelled(self.into())),
+            TurnStatus::MaxStepsReached => {
+                Err(Error::MaxStepsReached { steps: self.limit_of_steps(), result: self.into() })
+            }
             TurnStatus::Truncated => Err(Error::AnswerTruncated(Box::new(self))),
             TurnStatus::Refused => Err(Error::AnswerRefused(Box::new(self))),
         }

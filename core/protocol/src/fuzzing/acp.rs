@@ -175,7 +175,7 @@ impl Books {
             Move::Wait(seconds) => self.now += Duration::from_secs(u64::from(*seconds)),
             Move::Deadline => self.deadline(),
             Move::Listen(listening) => self.connection.set_reading(*listening, self.now),
-            Move::Close => self.connection.close(&Error::SessionClosed),
+            Move::Close => self.connection.close(&Error::session_closed()),
             // Nobody has a session before it is open.
             Move::Prompt if open => {
                 let turn = self.turns.len() as u64 + 1;
@@ -395,7 +395,7 @@ impl Books {
             passed += 1;
             assert!(passed <= 8 + self.sent.len(), "deadlines do not come to an end");
         }
-        self.connection.close(&Error::SessionClosed);
+        self.connection.close(&Error::session_closed());
         self.look();
         assert!(self.opened.is_some(), "nobody was told whether it is open");
         assert!(self.turns.values().chain(self.calls.values()).all(|ended| *ended), "something never ends");

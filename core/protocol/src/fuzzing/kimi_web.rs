@@ -487,7 +487,7 @@ impl World {
             passed += 1;
             assert!(passed < 1000, "deadlines do not come to an end");
         }
-        self.connection.close(&Error::SessionClosed);
+        self.connection.close(&Error::session_closed());
         self.look();
         assert!(self.turns.values().all(|ended| *ended), "a turn never ends");
         assert_eq!(self.our_calls, self.ended_calls, "a call never ends");

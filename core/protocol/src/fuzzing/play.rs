@@ -178,7 +178,7 @@ impl Play {
             Step::Wait(seconds) => self.now += Duration::from_secs(u64::from(*seconds)),
             Step::Deadline => self.deadline(),
             Step::Listen(listening) => self.connection.set_reading(*listening, self.now),
-            Step::Close => self.connection.close(&Error::SessionClosed),
+            Step::Close => self.connection.close(&Error::session_closed()),
             Step::Assume if self.books.opened.is_none() => {
                 self.connection.switch_dialect(Box::new(Legacy::new(None)));
                 self.reader = Box::new(Legacy::new(None));
@@ -505,7 +505,7 @@ impl Play {
             passed += 1;
             assert!(passed <= 8 + self.books.sent.len(), "deadlines do not come to an end");
         }
-        self.connection.close(&Error::SessionClosed);
+        self.connection.close(&Error::session_closed());
         self.look();
         self.books.close();
         // And it stays so.

@@ -94,7 +94,7 @@ pub(super) fn limited(mut errors: Vec<OutputError>) -> (Vec<OutputError>, usize)
 ///         }
 ///     }
 /// }
-/// # report(&kimi_agent::Error::SessionClosed);
+/// # report(&kimi_agent::Error::session_closed());
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

@@ -160,7 +160,7 @@ impl Drop for Tracker {
     /// Ends the spans of turns without an outcome, for example because the runtime of the session has ended.
     fn drop(&mut self) {
         while let Some(turn) = self.turns.keys().next().copied() {
-            self.end_turn(turn, &Err(Error::SessionClosed));
+            self.end_turn(turn, &Err(Error::session_closed()));
         }
         self.flush();
     }

@@ -106,7 +106,7 @@ impl TurnSpan {
 impl Drop for TurnSpan {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.end(Some(SpanError::of(&Error::SessionClosed)));
+            self.end(Some(SpanError::of(&Error::session_closed())));
         }
     }
 }

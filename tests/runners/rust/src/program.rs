@@ -171,6 +171,10 @@ impl<'a> Player<'a> {
                 Ok(json!({"turn": turn, "session": self.session(op)?.usage()}))
             }
             "state" => self.state(op).await?,
+            "wait_closed" => {
+                let closed = self.session(op)?.closed().await;
+                Ok(json!({"by": closed.map(|error| error.code())}))
+            }
             "info" => Ok(info(self.session(op)?)),
             "session" => {
                 let session = self.session(op)?;

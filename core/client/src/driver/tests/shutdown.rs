@@ -17,7 +17,7 @@ async fn idle_agent_leaves_when_its_input_ends() {
         session.set_plan_mode(true).await.unwrap_err(),
         session.replay().next().await.expect("an error").unwrap_err(),
     ];
-    assert_eq!(errors, [Error::SessionClosed, Error::SessionClosed, Error::SessionClosed]);
+    assert_eq!(errors, [Error::session_closed(), Error::session_closed(), Error::session_closed()]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,11 +48,12 @@ impl Outbox {
     pub(super) fn push(&self, line: &[u8]) -> Result<(), Error> {
         let mut state = lock(&self.state);
         if state.lines.len() > self.limit {
-            return Err(Error::EventBufferFull(format!(
+            let text = format!(
                 "{} bytes from the agent's server wait to be read, and the server does not wait for a slow reader; the session is \
                  closed. Open a new one with the same `session_id`, and read its events as they come",
                 state.lines.len()
-            )));
+            );
+            return Err(Error::EventBufferFull(text.into()));
         }
         state.lines.extend_from_slice(line);
         wake(state);

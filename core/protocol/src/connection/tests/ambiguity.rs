@@ -322,7 +322,7 @@ impl Witness {
             }
             Deed::Garbage(which) => peer.text(GARBAGE[*which]),
             Deed::Deadline if peer.connection.poll_timeout().is_some() => peer.pass(),
-            Deed::Close => peer.connection.close(&Error::SessionClosed),
+            Deed::Close => peer.connection.close(&Error::session_closed()),
             _ => {}
         }
         let approved = self.look();

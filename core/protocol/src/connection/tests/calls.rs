@@ -151,7 +151,7 @@ fn forgotten_call_produces_no_output() {
     let call = peer.connection.set_plan_mode(true, peer.now).expect("sent");
     peer.connection.forget_call(call);
     peer.answer("set_plan_mode", &json!({"status": "ok"}));
-    peer.connection.close(&Error::SessionClosed);
+    peer.connection.close(&Error::session_closed());
     assert_eq!(peer.trace(), [""; 0]);
 }
 
@@ -241,7 +241,7 @@ fn close_settles_everything_once_and_in_order() {
         peer.trace(),
         ["call agent_exited", "call agent_exited", "withdrawn", "turn 1 agent_exited", "turn 2 agent_exited"]
     );
-    peer.connection.close(&Error::SessionClosed);
+    peer.connection.close(&Error::session_closed());
     peer.finish();
     assert_eq!(peer.trace(), [""; 0]);
     // The first reason stays.

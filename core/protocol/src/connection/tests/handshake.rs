@@ -99,7 +99,7 @@ fn refused_handshake_ends_opening_once() {
     peer.refuse("initialize", -32602);
     assert_eq!(peer.trace(), ["opened handshake_error"]);
     assert_eq!(peer.connection.poll_timeout(), None);
-    peer.connection.close(&Error::SessionClosed);
+    peer.connection.close(&Error::session_closed());
     assert_eq!(peer.trace(), [""; 0]);
 }
 

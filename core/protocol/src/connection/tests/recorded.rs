@@ -266,7 +266,7 @@ impl Player {
         while self.connection.poll_timeout().is_some() {
             self.pass();
         }
-        self.connection.close(&Error::SessionClosed);
+        self.connection.close(&Error::session_closed());
         self.look();
         self.sent();
     }

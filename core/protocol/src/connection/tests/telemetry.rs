@@ -441,7 +441,7 @@ fn open_step_ends_with_turn() {
     traced.peer.event("StepBegin", &json!({"n": 1}));
     traced.drain();
     traced.memory.clock.fetch_add(60_000_000_000, Ordering::Relaxed);
-    traced.peer.connection.close(&Error::SessionClosed);
+    traced.peer.connection.close(&Error::session_closed());
     assert_eq!(traced.steps(), [failed("session_closed")]);
     let (seconds, _) = traced.memory.recorded(names::DURATION).remove(0);
     assert!(seconds.as_f64().is_some_and(|seconds| seconds >= 60.0), "{seconds}");

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::messages::value::{Decoded, Field};
-use crate::messages::{Node, TypeRef};
+use crate::json::Key;
+use crate::messages::value::{Field, keep_unknown};
+use crate::messages::{Extra, Json, Node, TypeRef};
 
 message! {
     /// A part that is text.
@@ -82,6 +83,19 @@ impl ContentPart {
     /// ```
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(TextPart { text: text.into(), extra: Default::default() })
+    }
+
+    /// Reads a part. Text is a part of text; other JSON that is no part becomes an unknown part, with its `value`.
+    fn of(json: Json) -> Self {
+        if let Some(part) = Self::read(json.get()).ok().or_else(|| Self::kept(&json)) {
+            return part;
+        }
+        if let Ok(text) = json.decode::<String>() {
+            return Self::text(text);
+        }
+        let mut extra = Extra::default();
+        keep_unknown(&mut extra, "value".to_owned(), json);
+        Self::Unknown(UnknownContentPart { kind: String::new(), extra })
     }
 
     /// Makes an image part from a URL or a data URI.
@@ -179,10 +193,18 @@ impl<'de> Deserialize<'de> for Content {
             }
             fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Content, A::Error> {
                 let mut parts = Vec::new();
-                while let Some(part) = seq.next_element::<Decoded<ContentPart>>()? {
-                    parts.push(part.0);
+                while let Some(part) = seq.next_element::<Json>()? {
+                    parts.push(ContentPart::of(part));
                 }
                 Ok(Content::Parts(parts))
+            }
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Content, A::Error> {
+                let mut members = Extra::default();
+                while let Some(name) = map.next_key::<Key<'de>>()? {
+                    keep_unknown(&mut members, name.0.into_owned(), map.next_value()?);
+                }
+                let part = serde_json::to_string(&members).and_then(|text| serde_json::from_str(&text));
+                Ok(Content::Parts(vec![ContentPart::of(part.map_err(serde::de::Error::custom)?)]))
             }
         }
         deserializer.deserialize_any(Visitor)

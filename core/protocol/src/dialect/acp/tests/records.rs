@@ -86,7 +86,7 @@ fn cancel_and_close_skip_records() {
     assert_eq!(player.trace, expected);
     assert!(player.sent().is_empty(), "there is nothing to cancel");
     let mut player = answered("end_turn");
-    player.connection.close(&Error::SessionClosed);
+    player.connection.close(&Error::session_closed());
     player.look();
     assert_eq!(player.trace, expected);
     let mut player = answered("end_turn");

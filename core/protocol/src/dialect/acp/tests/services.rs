@@ -359,7 +359,7 @@ fn leaving_process_refuses_waits_and_withdraws_commands() {
     player.look();
     let refused = player.sent().iter().any(|line| line["id"] == 5 && line["error"]["code"] == -32800);
     assert!(refused);
-    player.connection.close(&Error::SessionClosed);
+    player.connection.close(&Error::session_closed());
     player.look();
     assert!(player.asked.is_empty());
 }
