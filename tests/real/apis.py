@@ -87,7 +87,10 @@ class OpenAi:
         for index, call in enumerate(reply.get("calls", [])):
             yield from self._call(index, call)
         yield from _ending(reply)
-        yield self._delta({}, finish="tool_calls" if reply.get("calls") else "stop")
+        words = {"token_limit": "length", "content_filter": "content_filter", "refusal": "stop"}
+        if reply.get("finish") == "refusal":
+            yield self._delta({"refusal": "I can't help with that."})
+        yield self._delta({}, finish=words.get(reply.get("finish"), "tool_calls" if reply.get("calls") else "stop"))
         given, written, cached = _tokens(reply)
         usage = {
             "prompt_tokens": given,
@@ -181,7 +184,9 @@ class Anthropic:
             yield self._event("content_block_stop", index=index)
             index += 1
         yield from _ending(reply)
-        delta = {"stop_reason": "tool_use" if reply.get("calls") else "end_turn", "stop_sequence": None}
+        words = {"token_limit": "max_tokens", "content_filter": "refusal", "refusal": "refusal"}
+        reason = words.get(reply.get("finish"), "tool_use" if reply.get("calls") else "end_turn")
+        delta = {"stop_reason": reason, "stop_sequence": None}
         yield self._event("message_delta", delta=delta, usage={"output_tokens": written})
         yield self._event("message_stop")
 
@@ -237,7 +242,9 @@ class Gemini:
             "totalTokenCount": given + written,
             "cachedContentTokenCount": cached,
         }
-        yield self._chunk([] if calls else [{"text": ""}], finishReason="STOP", usage=usage)
+        words = {"token_limit": "MAX_TOKENS", "content_filter": "SAFETY", "refusal": "PROHIBITED_CONTENT"}
+        reason = words.get(reply.get("finish"), "STOP")
+        yield self._chunk([] if calls else [{"text": ""}], finishReason=reason, usage=usage)
 
     def _chunk(self, parts: list[Any], usage: Any = None, **more: Any) -> bytes:
         candidate = {"content": {"role": "model", "parts": parts}, "index": 0, **more}
@@ -245,5 +252,85 @@ class Gemini:
         return _data(told | ({"usageMetadata": usage} if usage else {}))
 
 
-Api = OpenAi | Anthropic | Gemini
-APIS: tuple[Api, ...] = (OpenAi(), Anthropic(), Gemini())
+class Responses:
+    """OpenAI's Responses, streamed, of which Codex speaks no other."""
+
+    def is_aside(self, request: Request) -> bool:
+        return False
+
+    def serves(self, path: str) -> bool:
+        return path.partition("?")[0].endswith("/responses")
+
+    def messages(self, request: Request) -> Any:
+        return request.get("input", [])
+
+    def offered(self, request: Request) -> set[Any]:
+        tools = request.get("tools") or []
+        inner = [one for tool in tools if tool.get("type") == "namespace" for one in tool.get("tools", [])]
+        return {tool.get("name") for tool in [*tools, *inner]}
+
+    def error(self, status: int, message: str) -> Any:
+        return {"error": {"message": message, "type": "scripted", "param": None, "code": None}}
+
+    def stream(self, reply: Reply) -> Iterator[Step]:
+        yield self._event("response.created", response={"id": "resp_scripted"})
+        if "think" in reply:
+            yield self._added({"type": "reasoning", "id": "rs_1", "summary": []})
+            whole = ""
+            for piece in _told(reply, "think"):
+                if isinstance(piece, Wait):
+                    yield piece
+                    continue
+                whole += piece
+                place = {"item_id": "rs_1", "summary_index": 0}
+                yield self._event("response.reasoning_summary_text.delta", delta=piece, **place)
+            summary = [{"type": "summary_text", "text": whole}]
+            yield self._done({"type": "reasoning", "id": "rs_1", "summary": summary})
+        if "text" in reply:
+            yield self._added({"type": "message", "role": "assistant", "id": "msg_1", "content": []})
+            whole = ""
+            for piece in _told(reply, "text"):
+                if isinstance(piece, Wait):
+                    yield piece
+                    continue
+                whole += piece
+                yield self._event("response.output_text.delta", delta=piece, item_id="msg_1")
+            if not (reply.get("end") in ("hang", "drop")):
+                content = [{"type": "output_text", "text": whole}]
+                yield self._done({"type": "message", "role": "assistant", "id": "msg_1", "content": content})
+        for call in reply.get("calls", []):
+            arguments = call.get("arguments", {})
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            yield self._done({"type": "function_call", "call_id": call["id"], "name": call["name"], "arguments": text})
+        yield from _ending(reply)
+        given, written, cached = _tokens(reply)
+        usage = {
+            "input_tokens": given,
+            "input_tokens_details": {"cached_tokens": cached},
+            "output_tokens": written,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": given + written,
+        }
+        words = {"token_limit": "max_output_tokens", "content_filter": "content_filter"}
+        response = {"id": "resp_scripted", "usage": usage}
+        if reply.get("finish") in words:
+            details = {"reason": words[reply["finish"]]}
+            yield self._event("response.incomplete", response={**response, "incomplete_details": details})
+            return
+        if reply.get("finish") == "refusal":
+            content = [{"type": "refusal", "refusal": "I can't help with that."}]
+            yield self._done({"type": "message", "role": "assistant", "id": "msg_2", "content": content})
+        yield self._event("response.completed", response=response)
+
+    def _added(self, item: dict[str, Any]) -> bytes:
+        return self._event("response.output_item.added", item=item)
+
+    def _done(self, item: dict[str, Any]) -> bytes:
+        return self._event("response.output_item.done", item=item)
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        return f"event: {kind}\n".encode() + _data({"type": kind, **fields})
+
+
+Api = OpenAi | Anthropic | Gemini | Responses
+APIS: tuple[Api, ...] = (OpenAi(), Anthropic(), Gemini(), Responses())

@@ -14,8 +14,11 @@ replies; each request of the agent takes the next one. A reply is an object, eve
 ``end``
     ``"done"`` (default), ``"hang"``: the stream stays open until the agent hangs up, or ``"drop"``: the
     connection is closed without a word.
+``finish``
+    ``"token_limit"``, ``"content_filter"`` or ``"refusal"``: why the model ended, in the API's own word.
 ``status``
-    An HTTP error with this status instead of a stream, ``message`` being its text.
+    An HTTP error with this status instead of a stream, ``message`` being its text. ``retry_after`` is the header of that
+    name; ``body`` has the whole answer for an API, by the name of its class.
 ``for``
     The reply is for the next request that contains this text; to others it is as if it weren't there. This tells
     agents apart that work side by side.
@@ -178,7 +181,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if "status" in reply:
                 message = reply.get("message", f"scripted status {reply['status']}")
-                self._send_json(reply["status"], api.error(reply["status"], message))
+                body = reply.get("body", {}).get(type(api).__name__) or api.error(reply["status"], message)
+                self._send_json(reply["status"], body, reply.get("retry_after"))
             elif isinstance(api, Anthropic) and not request.get("stream"):
                 self._send_json(200, api.whole(str(reply.get("text", ""))))
             else:
@@ -186,12 +190,14 @@ class _Handler(BaseHTTPRequestHandler):
         except (_ClientLeft, ConnectionError):
             pass
 
-    def _send_json(self, status: int, value: Any) -> None:
+    def _send_json(self, status: int, value: Any, retry_after: int | None = None) -> None:
         data = json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.send_header("Connection", "close")
+        if retry_after is not None:
+            self.send_header("Retry-After", str(retry_after))
         self.end_headers()
         self.wfile.write(data)
 

@@ -90,7 +90,8 @@ const FINAL: [&str; 7] = [
 ];
 
 /// Texts about an overloaded or broken service, or a limit that will be lifted.
-const OVERLOADED: [&str; 26] = [
+const OVERLOADED: [&str; 27] = [
+    "experiencing high demand",
     "overloaded",
     "rate limit",
     "rate_limit",
@@ -120,7 +121,8 @@ const OVERLOADED: [&str; 26] = [
 ];
 
 /// Texts about a lost connection to the service.
-const CONNECTION: [&str; 33] = [
+const CONNECTION: [&str; 34] = [
+    "ended without a finish reason",
     "fetch failed",
     "econnrefused",
     "econnreset",
@@ -156,6 +158,9 @@ const CONNECTION: [&str; 33] = [
     "apiconnectionerror",
 ];
 
+/// Names of errors of the service without a status: OpenCode's and Claude Code's. Both retry what can be retried.
+const NAMES: [&str; 2] = ["apierror", "model_not_found"];
+
 /// An error of the model's service.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ServiceFailure {
@@ -184,6 +189,7 @@ pub(crate) fn recognised(rpc_code: Option<i64>, message: &str, data: Option<&Val
         None if has(&OVERLOADED) || has(&CONNECTION) || quoted.text.trim() == "terminated" => {
             failure(RpcErrorKind::LlmServiceError, true)
         }
+        None if quoted.text.lines().any(|text| NAMES.contains(&text)) => failure(RpcErrorKind::LlmServiceError, false),
         None => None,
     }
 }

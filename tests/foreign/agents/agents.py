@@ -184,6 +184,31 @@ def _claude(home: Path, base_url: str) -> dict[str, str]:
     }
 
 
+def _codex(home: Path, base_url: str) -> dict[str, str]:
+    path = home / ".codex/config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    config = {
+        "model": "scripted-model",
+        "model_provider": "scripted",
+        "approval_policy": "on-request",
+        "sandbox_mode": "read-only",
+        "check_for_update_on_startup": False,
+        "analytics": {"enabled": False},
+        "model_providers": {
+            "scripted": {
+                "name": "Scripted",
+                "base_url": base_url,
+                "wire_api": "responses",
+                "requires_openai_auth": False,
+                "request_max_retries": 0,
+                "stream_max_retries": 0,
+            }
+        },
+    }
+    path.write_text(real.toml(config), "utf-8")
+    return {"CODEX_HOME": str(path.parent)}
+
+
 def _kimi_cli(home: Path, base_url: str) -> dict[str, str]:
     config = real.configuration(base_url)
     config["models"]["scripted"]["capabilities"].append("image_in")
@@ -300,6 +325,27 @@ CLAUDE_AGENT = _from_npm(
     r"|(?<=\"nonExecutionKind\": \")(?:user-rejected|permission-rule)(?=\")",
 )
 
+CODEX = _from_npm(
+    "@agentclientprotocol/codex-acp",
+    "node_modules/@agentclientprotocol/codex-acp/dist/index.js",
+    # The program of Codex is in an optional package.
+    how=("--ignore-scripts",),
+    name="codex-acp",
+    title="Codex",
+    version="2.6.0",
+    program="codex-acp",
+    names={
+        "agent": "codex-acp",
+        "shell": "shell_command",
+        "shown": "shell_command",
+        **_GOES_ON_AFTER_REJECT,
+        **_MODELS_IDS,
+        "tool": "lookup",
+        "command": "compact",
+    },
+    configure=_codex,
+)
+
 KIMI_CLI = Agent(
     name="kimi-cli",
     title="kimi-cli",
@@ -351,5 +397,5 @@ KIMI_CODE_SERVER = replace(
 
 AGENTS = {
     agent.name: agent
-    for agent in (KIMI_CLI, KIMI_CODE, KIMI_CODE_SERVER, QWEN_CODE, OPENCODE, GEMINI_CLI, CLAUDE_AGENT)
+    for agent in (KIMI_CLI, KIMI_CODE, KIMI_CODE_SERVER, QWEN_CODE, OPENCODE, GEMINI_CLI, CLAUDE_AGENT, CODEX)
 }

@@ -75,7 +75,7 @@ pub(super) struct Cancelling {
 struct Answered {
     status: TurnStatus,
     steps: Option<i64>,
-    /// How long to wait for the agent's records of the turn.
+    /// How long to wait for the agent's records of the turn, or for late text.
     deadline: Instant,
 }
 
@@ -449,10 +449,13 @@ impl Connection {
 
     /// Handles the agent's answer that the turn has ended. Its records may have more details.
     fn answered(&mut self, status: TurnStatus, steps: Option<i64>, now: Instant) {
-        let timeout = self.records_timeout.filter(|_| self.dialect.keeps_turn_records() && !self.is_closing);
-        let (Some(timeout), Some(turn)) = (timeout, &mut self.turn) else { return self.finish(status, steps, now) };
-        turn.answered = Some(Answered { status, steps, deadline: now + timeout });
-        self.outputs.push_back(Output::ReadRecords { turn: turn.key });
+        let records = self.records_timeout.filter(|_| self.dialect.keeps_turn_records());
+        let wait = records.or_else(|| self.dialect.late_text()).filter(|_| !self.is_closing);
+        let (Some(wait), Some(turn)) = (wait, &mut self.turn) else { return self.finish(status, steps, now) };
+        turn.answered = Some(Answered { status, steps, deadline: now + wait });
+        if records.is_some() {
+            self.outputs.push_back(Output::ReadRecords { turn: turn.key });
+        }
         self.withdraw_of_turn();
     }
 
@@ -466,7 +469,9 @@ impl Connection {
 
     /// Handles the agent's records of a turn. `None` if the records say nothing about it.
     pub fn handle_records(&mut self, key: TurnKey, report: Option<TurnReport>, now: Instant) {
-        self.record(|| Entry::Records(RecordsEntry { turn: key, report: report.clone() }));
+        if self.dialect.keeps_turn_records() {
+            self.record(|| Entry::Records(RecordsEntry { turn: key, report: report.clone() }));
+        }
         let Some(turn) = self.turn.as_mut().filter(|turn| turn.key == key) else { return };
         let Some(Answered { status, steps, .. }) = turn.answered.take() else { return };
         let Some(TurnReport { steps: counted, usage, failure }) = report else {

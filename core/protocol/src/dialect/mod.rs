@@ -515,6 +515,11 @@ pub trait Dialect: Send + std::fmt::Debug {
         false
     }
 
+    /// Returns how long a turn waits for text of the agent after its answer, which ends the turn.
+    fn late_text(&self) -> Option<std::time::Duration> {
+        None
+    }
+
     /// Whether the agent gets the program's tools only from an MCP server: [`InitializeParams::tools_server`].
     fn takes_tools_from_server(&self) -> bool {
         false

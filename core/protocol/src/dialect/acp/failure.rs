@@ -1,10 +1,13 @@
 //! Texts of errors that agents send: details from other fields are added, and what to do about a missing login.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Acp;
 use crate::jsonrpc::RpcFailure;
+use crate::messages::Json;
 
+/// The code of an internal error.
+const INTERNAL: i64 = -32603;
 /// The limit of characters that are quoted from an agent's details.
 const MAX_DETAILS: usize = 1000;
 
@@ -30,7 +33,58 @@ pub(super) fn with_details(mut failure: RpcFailure) -> RpcFailure {
     failure
 }
 
+/// Returns the end of a turn whose answer was cut or filtered, with the agent's own word. Claude Code (0.101.0) and Codex
+/// (codex-acp 2.6.0) report it as an error.
+pub(super) fn cut_answer(failure: &RpcFailure) -> Option<Json> {
+    let data = failure.data.as_ref().and_then(|data| data.decode::<Value>().ok());
+    let kind = data.as_ref().and_then(|data| data.get("errorKind")?.as_str());
+    let (status, word) = if kind == Some("max_output_tokens") || failure.message.contains("reason: max_output_tokens") {
+        ("truncated", "max_output_tokens")
+    } else if failure.message.contains("reason: content_filter") {
+        ("refused", "content_filter")
+    } else {
+        return None;
+    };
+    Some(Json::from(json!({"status": status, "stop_reason": word})))
+}
+
+/// The update with the state of a thread.
+pub(super) const STATE_UPDATE: &str = "session_info_update";
+
 impl Acp {
+    /// Notes a failure of the model's service that the agent does not answer with. Codex (codex-acp 2.6.0) answers such a
+    /// prompt with `end_turn`: it reports the state `systemError` of its thread, and the text of the failure as a piece of
+    /// the answer.
+    pub(super) fn note_failure(&mut self, kind: &str, update: &str) {
+        let Ok(update) = serde_json::from_str::<Value>(update) else { return };
+        let text = |place: &str| update.pointer(place).and_then(Value::as_str);
+        match (kind, &mut self.failure) {
+            (STATE_UPDATE, failure) => match text("/_meta/codex/threadStatus/type") {
+                Some("systemError") => *failure = Some(String::new()),
+                Some(_) => *failure = None,
+                None => {}
+            },
+            ("agent_message_chunk", Some(failure)) => failure.push_str(text("/content/text").unwrap_or_default()),
+            _ => {}
+        }
+    }
+
+    /// Returns the failure that was noted. Its text can be the answer of the model's service.
+    pub(super) fn reported_failure(&mut self) -> Option<RpcFailure> {
+        let text = self.failure.take()?;
+        let data = serde_json::from_str::<Value>(text.trim()).ok();
+        let quoted = data.as_ref().and_then(|data| data.pointer("/error/message").or(data.get("message")));
+        let message = match quoted.and_then(Value::as_str).unwrap_or(text.trim()) {
+            "" => "the agent reports an error of the model's service, without its text",
+            message => message,
+        };
+        Some(RpcFailure {
+            code: INTERNAL,
+            message: message.to_owned(),
+            data: data.as_ref().map(|data| data.clone().into()),
+        })
+    }
+
     /// Returns how to log in, unless the agent is Kimi Code.
     pub(super) fn login_of_another(&self) -> Option<String> {
         let name = &self.server.as_ref()?.name;
@@ -44,10 +98,7 @@ impl Acp {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::messages::Json;
 
     fn message(data: Value) -> String {
         let failure = RpcFailure { code: -32603, message: "Internal error".to_owned(), data: Some(Json::from(data)) };

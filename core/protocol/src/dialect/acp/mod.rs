@@ -10,6 +10,7 @@ mod content;
 mod deletion;
 mod failure;
 mod form;
+mod late;
 mod listing;
 mod meta;
 mod opening;
@@ -26,6 +27,7 @@ mod usage;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use agent_client_protocol_schema::v1 as acp;
 use serde::{Deserialize, Serialize};
@@ -169,6 +171,8 @@ pub struct Acp {
     children: Option<Box<Children>>,
     /// The agent's id of the running compaction.
     compaction: Option<String>,
+    /// The text of the failure that the agent has reported during the turn.
+    failure: Option<String>,
     /// The pending cancel, which the answer to the prompt completes.
     cancelling: Option<String>,
 }
@@ -273,6 +277,7 @@ impl Acp {
             trace: None,
             children: None,
             compaction: None,
+            failure: None,
             cancelling: None,
         }
     }
@@ -344,9 +349,13 @@ impl Acp {
         }
         let is_cancelled = self.cancelling.is_some();
         let outcome = match outcome {
+            Ok(answer) if !is_cancelled => match self.reported_failure() {
+                Some(failure) => failure::cut_answer(&failure).map_or(Err(failure), Ok),
+                None => Ok(stopped(&answer, false)),
+            },
             Ok(answer) => Ok(stopped(&answer, is_cancelled)),
             Err(failure) if is_cancelled && is_cancel(&failure) => Ok(Json::from(json!({"status": "cancelled"}))),
-            Err(failure) => Err(failure),
+            Err(failure) => failure::cut_answer(&failure).map_or(Err(failure), Ok),
         };
         let mut all = Vec::new();
         if outcome.is_ok() && self.cancelling.is_none() {
@@ -367,6 +376,7 @@ impl Acp {
         self.steps = 0;
         self.stepped = false;
         self.counted = false;
+        self.failure = None;
         self.tools.clear();
     }
 
@@ -453,6 +463,10 @@ impl Dialect for Acp {
 
     fn keeps_turn_records(&self) -> bool {
         super::is_kimi_code(self.server.as_ref())
+    }
+
+    fn late_text(&self) -> Option<Duration> {
+        late::grace(self.server.as_ref()?)
     }
 
     fn takes_tools_from_server(&self) -> bool {

@@ -5,6 +5,7 @@ mod config;
 mod decisions;
 mod forms;
 mod generated;
+mod model_errors;
 mod opening;
 mod others;
 mod records;
@@ -46,6 +47,8 @@ struct Player {
     commands: Option<Vec<crate::messages::SlashCommand>>,
     options: Option<std::sync::Arc<Vec<crate::dialect::ConfigOption>>>,
     turn: u64,
+    /// The error of the last turn that failed.
+    failed: Option<Error>,
 }
 
 impl Player {
@@ -75,6 +78,7 @@ impl Player {
             commands: None,
             options: None,
             turn: 0,
+            failed: None,
         };
         let hello = InitializeParams { client_name: "kimi-agent".into(), client_version: "0.1.0".into(), ..hello };
         player.connection.open(hello, player.now);
@@ -117,7 +121,11 @@ impl Player {
                 Output::TurnEnded { outcome: Ok(result), .. } => {
                     format!("turn {} {} {:?}", result.status.as_str(), result.steps, result.text)
                 }
-                Output::TurnEnded { outcome: Err(error), .. } => format!("turn {}: {error}", error.code()),
+                Output::TurnEnded { outcome: Err(error), .. } => {
+                    let told = format!("turn {}: {error}", error.code());
+                    self.failed = Some(error);
+                    told
+                }
                 Output::CheckOutput { key, .. } => format!("check {key}"),
                 Output::PromptSent { turn } => format!("prompt sent {turn}"),
                 Output::FatalError(error) => format!("fatal error: {error}"),

@@ -9,7 +9,7 @@ use agent_client_protocol_schema::v1::{
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{Acp, config, content, meta, subagents, tools, unknown};
+use super::{Acp, config, content, failure, meta, subagents, tools, unknown};
 use crate::dialect::Incoming;
 use crate::json::object;
 use crate::json::scan::{for_each_member, plain_text_part, text_of};
@@ -115,6 +115,9 @@ impl Acp {
         }
         if !ASIDE.contains(&&*update.kind) && update.kind != NOTICE && self.is_past() {
             return Incoming::Batch(Vec::new());
+        }
+        if self.prompting && (self.failure.is_some() || update.kind == failure::STATE_UPDATE) {
+            self.note_failure(&update.kind, update.text);
         }
         let mut all = Vec::new();
         if let Some(part) = update.plain_text() {

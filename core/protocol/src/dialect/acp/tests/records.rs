@@ -102,3 +102,29 @@ fn records_are_read_for_kimi_code_only() {
     player.hear(&answer(2, json!({"stopReason": "end_turn"})));
     assert_eq!(player.trace, ["StepBegin", "TurnEnd", "turn finished 1 \"\""]);
 }
+
+/// A turn of OpenCode in this release that is answered before its last text.
+fn late(version: &str) -> Player {
+    let mut player = Player::new(params());
+    let hello = initialized(json!({})).to_string();
+    player.hear(&hello.replace("fake", "OpenCode").replace(r#""version":"1""#, &format!(r#""version":"{version}""#)));
+    player.hear(&answer(1, json!({"sessionId": "s"})));
+    player.connection.prompt(1, "hi".into(), player.now);
+    let text = |text: &str| json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});
+    player.hear(&update(text("Hi, the")));
+    player.hear(&answer(2, json!({"stopReason": "end_turn"})));
+    player.hear(&update(text("re")));
+    player
+}
+
+#[test]
+fn late_text_of_known_agent_belongs_to_its_turn() {
+    let mut player = late("1.17.1");
+    assert!(!player.trace.iter().any(|line| line.starts_with("turn ")), "{:?}", player.trace);
+    let deadline = player.connection.poll_timeout().expect("a deadline");
+    player.connection.handle_timeout(deadline);
+    player.look();
+    assert!(player.trace.ends_with(&["TurnEnd".into(), "turn finished 1 \"Hi, there\"".into()]), "{:?}", player.trace);
+    let player = late("1.18.33");
+    assert!(player.trace.iter().any(|line| line == "turn finished 1 \"Hi, the\""), "{:?}", player.trace);
+}
