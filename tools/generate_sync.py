@@ -103,6 +103,7 @@ def generated() -> str:
     blocks: list[str] = []
     names: list[str] = []
     types: dict[str, str] = {"JobRunner": "._batch", "JobSource": "._batch", "ModuleType": "types"}
+    types["KimiAgentError"] = "._errors"
     for module in MODULES:
         tree = ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
         types |= type_imports(tree)

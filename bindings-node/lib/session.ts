@@ -458,7 +458,7 @@ export class Session<Value = unknown> implements AsyncDisposable {
    * ```
    */
   get closed(): Promise<KimiAgentError | undefined> {
-    this.#closed ??= this.#bridge.run([this, "closed"], () => this.#native.waitClosed(), this).then(
+    this.#closed ??= this.#bridge.run(undefined, () => this.#native.waitClosed(), this).then(
       () => undefined,
       (error: unknown) => error as KimiAgentError,
     );

@@ -119,7 +119,12 @@ def play_scripted(
             )
         added = {"SCENARIO_TOUCHED": str(measured / f"{language}.{number}")} if measured else {}
         # For scenarios about what an agent inherits.
-        env = {**os.environ, "SCENARIO_INHERITED": "inherited", **added, **({"SCENARIO_TELEMETRY": "1"} if telemetry else {})}
+        env = {
+            **os.environ,
+            "SCENARIO_INHERITED": "inherited",
+            **added,
+            **({"SCENARIO_TELEMETRY": "1"} if telemetry else {}),
+        }
         for name, outcome in runners.run(commands[language], files, env).items():
             if name in plays:
                 if telemetry:

@@ -253,10 +253,11 @@ class Gemini:
 
 
 class Responses:
-    """OpenAI's Responses, streamed, of which Codex speaks no other."""
+    """OpenAI's Responses, streamed. Codex speaks no other API."""
 
     def is_aside(self, request: Request) -> bool:
-        return False
+        # Codex asks for titles.
+        return not request.get("tools")
 
     def serves(self, path: str) -> bool:
         return path.partition("?")[0].endswith("/responses")
@@ -266,8 +267,9 @@ class Responses:
 
     def offered(self, request: Request) -> set[Any]:
         tools = request.get("tools") or []
-        inner = [one for tool in tools if tool.get("type") == "namespace" for one in tool.get("tools", [])]
-        return {tool.get("name") for tool in [*tools, *inner]}
+        spaces = [tool for tool in tools if tool.get("type") == "namespace"]
+        inner = {f"{space['name']}__{tool.get('name')}" for space in spaces for tool in space.get("tools", [])}
+        return {tool.get("name") for tool in tools} | inner
 
     def error(self, status: int, message: str) -> Any:
         return {"error": {"message": message, "type": "scripted", "param": None, "code": None}}
@@ -295,13 +297,19 @@ class Responses:
                     continue
                 whole += piece
                 yield self._event("response.output_text.delta", delta=piece, item_id="msg_1")
-            if not (reply.get("end") in ("hang", "drop")):
+            if reply.get("end") not in ("hang", "drop"):
                 content = [{"type": "output_text", "text": whole}]
                 yield self._done({"type": "message", "role": "assistant", "id": "msg_1", "content": content})
         for call in reply.get("calls", []):
             arguments = call.get("arguments", {})
+            if call["name"] == "exec_command" and "command" in arguments:
+                # Without this, Codex runs the command in its sandbox and does not ask.
+                arguments = {"cmd": arguments["command"], "sandbox_permissions": "require_escalated"}
             text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-            yield self._done({"type": "function_call", "call_id": call["id"], "name": call["name"], "arguments": text})
+            # Tools of a server of MCP are in a namespace.
+            space, _, name = call["name"].rpartition("__")
+            item = {"type": "function_call", "call_id": call["id"], "name": name, "arguments": text}
+            yield self._done({**item, "namespace": space} if space else item)
         yield from _ending(reply)
         given, written, cached = _tokens(reply)
         usage = {

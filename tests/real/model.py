@@ -17,8 +17,8 @@ replies; each request of the agent takes the next one. A reply is an object, eve
 ``finish``
     ``"token_limit"``, ``"content_filter"`` or ``"refusal"``: why the model ended, in the API's own word.
 ``status``
-    An HTTP error with this status instead of a stream, ``message`` being its text. ``retry_after`` is the header of that
-    name; ``body`` has the whole answer for an API, by the name of its class.
+    An HTTP error with this status instead of a stream, ``message`` being its text. ``retry_after`` is the header of
+    that name; ``body`` has the whole answer for an API, by the name of its class.
 ``for``
     The reply is for the next request that contains this text; to others it is as if it weren't there. This tells
     agents apart that work side by side.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._batch import JobRunner, JobSource
+    from ._errors import KimiAgentError
     from ._interface import Answer, Request
     from ._option_types import (
         AgentOptions,

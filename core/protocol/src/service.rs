@@ -158,8 +158,8 @@ const CONNECTION: [&str; 34] = [
     "apiconnectionerror",
 ];
 
-/// Names of errors of the service without a status: OpenCode's and Claude Code's. Both retry what can be retried.
-const NAMES: [&str; 2] = ["apierror", "model_not_found"];
+/// Names of errors of the service without a status: OpenCode's, Claude Code's and Codex's. They retry what can be retried.
+const NAMES: [&str; 3] = ["apierror", "model_not_found", "systemerror"];
 
 /// An error of the model's service.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -190,8 +190,6 @@ def _codex(home: Path, base_url: str) -> dict[str, str]:
     config = {
         "model": "scripted-model",
         "model_provider": "scripted",
-        "approval_policy": "on-request",
-        "sandbox_mode": "read-only",
         "check_for_update_on_startup": False,
         "analytics": {"enabled": False},
         "model_providers": {
@@ -206,7 +204,8 @@ def _codex(home: Path, base_url: str) -> dict[str, str]:
         },
     }
     path.write_text(real.toml(config), "utf-8")
-    return {"CODEX_HOME": str(path.parent)}
+    # In its default mode a model is asked whether a command is safe, and the program is not.
+    return {"CODEX_HOME": str(path.parent), "INITIAL_AGENT_MODE": "read-only"}
 
 
 def _kimi_cli(home: Path, base_url: str) -> dict[str, str]:
@@ -335,13 +334,14 @@ CODEX = _from_npm(
     version="2.6.0",
     program="codex-acp",
     names={
-        "agent": "codex-acp",
-        "shell": "shell_command",
-        "shown": "shell_command",
-        **_GOES_ON_AFTER_REJECT,
+        "agent": "Codex",
+        "shell": "exec_command",
+        "shown": "~^echo ",
+        **_ENDS_AT_REJECT,
         **_MODELS_IDS,
-        "tool": "lookup",
+        "tool": "mcp__program__lookup",
         "command": "compact",
+        "login": "log in with Codex itself.*API Key, ChatGPT",
     },
     configure=_codex,
 )

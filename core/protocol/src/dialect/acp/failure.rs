@@ -81,7 +81,7 @@ impl Acp {
         Some(RpcFailure {
             code: INTERNAL,
             message: message.to_owned(),
-            data: data.as_ref().map(|data| data.clone().into()),
+            data: Some(json!({"threadStatus": "systemError", "error": data}).into()),
         })
     }
 

@@ -350,12 +350,12 @@ impl Acp {
         let is_cancelled = self.cancelling.is_some();
         let outcome = match outcome {
             Ok(answer) if !is_cancelled => match self.reported_failure() {
-                Some(failure) => failure::cut_answer(&failure).map_or(Err(failure), Ok),
+                Some(failure) => failure::cut_answer(&failure).ok_or(failure),
                 None => Ok(stopped(&answer, false)),
             },
             Ok(answer) => Ok(stopped(&answer, is_cancelled)),
             Err(failure) if is_cancelled && is_cancel(&failure) => Ok(Json::from(json!({"status": "cancelled"}))),
-            Err(failure) => failure::cut_answer(&failure).map_or(Err(failure), Ok),
+            Err(failure) => failure::cut_answer(&failure).ok_or(failure),
         };
         let mut all = Vec::new();
         if outcome.is_ok() && self.cancelling.is_none() {
