@@ -114,9 +114,9 @@ pub use kimi_agent_client::Telemetry;
 #[cfg(feature = "batch")]
 pub use kimi_agent_client::run_batch;
 pub use kimi_agent_client::{
-    Agent, AgentOptions, AsJson, Dialect, Enforce, Executable, ExternalTool, Files, Hook, InheritEnv, IntoToolReturn, Output,
-    PromptOptions, Replay, Session, SessionOptions, SessionState, Step, Steps, Terminals, TextStream, Turn, files,
-    prompt, terminals,
+    Agent, AgentOptions, AsJson, Dialect, Enforce, Executable, ExternalTool, Files, Hook, InheritEnv, IntoToolReturn,
+    Output, PromptOptions, Replay, Session, SessionOptions, SessionState, Step, Steps, Terminals, TextStream, Turn,
+    files, prompt, terminals,
 };
 #[cfg(feature = "policy")]
 pub use kimi_agent_policy::{Decision, Policy, PolicyVerdict};

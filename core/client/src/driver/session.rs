@@ -497,7 +497,9 @@ impl SessionDriver {
                 self.checks.remove(&turn);
                 if let Some(channel) = self.turns.remove(&turn) {
                     channel.finish(match outcome {
-                        Ok(result) if is_orphan && result.status == TurnStatus::Cancelled => Err(Error::SessionClosed),
+                        Ok(result) if is_orphan && result.status == TurnStatus::Cancelled => {
+                            Err(Error::SessionClosed(result.into()))
+                        }
                         outcome => outcome,
                     });
                 }
