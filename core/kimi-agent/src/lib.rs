@@ -123,6 +123,6 @@ pub use kimi_agent_policy::{Decision, Policy, PolicyVerdict};
 pub use kimi_agent_protocol::{
     AgentExit, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities, ConfigChoice, ConfigOption,
     ConfigValue, Error, ErrorText, HandlerError, HandlerFailure, HookDecision, OnError, OutputError, OutputInvalid,
-    OutputMode, Partial, PolicyReach, PromptResult, RejectedApproval, RejectedBy, Result, RpcError, RpcErrorKind, SessionInfo,
-    SystemPrompt, ToolCallRecord, TurnStatus, VersionError, WireVersion, printable,
+    OutputMode, Partial, PolicyReach, PromptResult, RejectedApproval, RejectedBy, Result, RpcError, RpcErrorKind,
+    SessionInfo, SystemPrompt, ToolCallRecord, TurnStatus, VersionError, WireVersion, printable,
 };
