@@ -20,8 +20,12 @@ SECURITY = Path(__file__).resolve().parents[2] / "docs/evidence/security.md"
 SIZE = 1 << 20
 # Beyond a few times its own size, a text may take this memory.
 MEMORY = (64 << 20) + 4 * SIZE
-# 50 ms of a processor that executes three instructions in a nanosecond.
-INSTRUCTIONS = 150_000_000
+# A part of JSON takes 72 bytes, half as much again while a list grows, and can be two bytes of text.
+DECODED = 54 * SIZE
+# These have no text that is not decoded first.
+OF_JSON = ("arguments of a policy",)
+# 50 ms of a processor that executes five instructions in a nanosecond.
+INSTRUCTIONS = 250_000_000
 # These have a thread of their own, and ten times the time.
 APART = ("text of recordings, for secrets and paths", "recordings", "values in an answer's text")
 
@@ -70,8 +74,9 @@ def main() -> int:
         )
     for (name, text), peak, count in zip(texts, peaks, counts, strict=True):
         print(f"{name}, text {text}: {peak:,} bytes" + (f", {count:,} instructions" if args.valgrind else ""))
-        if peak > MEMORY:
-            wrong.append(f"{name}, text {text}: {peak:,} bytes, at most {MEMORY:,} are allowed")
+        memory_allowed = MEMORY + (DECODED if name in OF_JSON else 0)
+        if peak > memory_allowed:
+            wrong.append(f"{name}, text {text}: {peak:,} bytes, at most {memory_allowed:,} are allowed")
         allowed = INSTRUCTIONS * 10 if name in APART else INSTRUCTIONS
         if count > allowed:
             wrong.append(f"{name}, text {text}: {count:,} instructions, at most {allowed:,} are allowed")

@@ -470,8 +470,8 @@ pub(crate) struct Tool<'a> {
     pub(crate) plain: &'a str,
 }
 
-/// The limit of work for one call. A unit is about 2 ns of an optimised build, so all of it is less than 50 ms.
-const MAX_WORK: usize = 10_000_000;
+/// The limit of work for one call. A unit is up to 30 instructions of an optimised build, so all of it is less than 50 ms.
+const MAX_WORK: usize = 5_000_000;
 /// The work of a comparison with a rule, besides the bytes.
 const RULE: usize = 50;
 

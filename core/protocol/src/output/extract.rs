@@ -8,6 +8,8 @@ use crate::json::parsed;
 const MAX_WRAPS: u32 = 2;
 /// The keys of objects that models put around a value.
 const WRAPS: [&str; 2] = ["output", "result"];
+/// The limit of the parts of a value.
+const MAX_PARTS: usize = 400_000;
 /// How often the search for the last object begins anew after text that only resembles JSON.
 const MAX_RESTARTS: u32 = 16;
 
@@ -45,7 +47,12 @@ fn unwrapped_within(value: &Value, levels: u32, is_valid: &mut dyn FnMut(&Value)
 }
 
 fn parse(text: &str) -> Option<Value> {
-    parsed(text.trim()).ok()
+    Some(text.trim()).filter(|text| !has_many_parts(text)).and_then(|text| parsed(text).ok())
+}
+
+/// Returns whether JSON has more parts than are read. A part takes 72 bytes of memory, and can be 2 bytes of text.
+pub(super) fn has_many_parts(text: &str) -> bool {
+    memchr::memchr3_iter(b',', b'[', b'{', text.as_bytes()).nth(MAX_PARTS).is_some()
 }
 
 /// Returns the contents of the fenced blocks. A block without an end reaches to the end of the text.
@@ -78,10 +85,8 @@ fn fenced_blocks(text: &str) -> Vec<&str> {
 fn last_complete(text: &str) -> Option<Value> {
     let mut scanner = Scanner { text: text.as_bytes(), at: 0, open: Vec::new(), spans: Vec::new(), restarts: 0 };
     scanner.scan();
-    // The whole text is a candidate of its own. The spans do not overlap, so this takes linear time, too.
-    let whole = text.trim().len();
-    let parts = scanner.spans.iter().rev().filter(|(begin, end)| end - begin < whole);
-    parts.map(|&(begin, end)| &text[begin..end]).find_map(parse)
+    // The spans do not overlap, so this takes linear time, too.
+    scanner.spans.iter().rev().find_map(|&(begin, end)| parse(&text[begin..end]))
 }
 
 /// Finds balanced brackets, without those in strings.
@@ -224,6 +229,15 @@ mod tests {
             // With quadratic time the test would not end.
             drop(found(&text));
         }
+    }
+
+    #[test]
+    fn value_of_many_parts_is_not_read() {
+        let list = |length: usize| format!("[{}1]", "1,".repeat(length));
+        assert!(!found(&list(300_000)).is_empty());
+        assert!(found(&list(500_000)).is_empty());
+        // Commas of a long text are counted, too.
+        assert!(!found(&format!("[\"{}\"]", ",".repeat(300_000))).is_empty());
     }
 
     proptest! {

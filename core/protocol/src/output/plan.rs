@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::error::limited;
-use super::extract::{candidates, unwrapped};
+use super::extract::{candidates, has_many_parts, unwrapped};
 use super::schema::{Schema, TOO_COMPLEX, Work};
 use super::{OutputError, OutputSpec};
 use crate::dialect::ToolOffer;
@@ -68,6 +68,9 @@ impl OutputPlan {
     /// Returns the violations.
     pub(super) fn read_call(&self, arguments: Option<&str>) -> Result<Value, Vec<OutputError>> {
         let arguments = arguments.filter(|text| !text.is_empty()).unwrap_or("{}");
+        if has_many_parts(arguments) {
+            return Err(vec![OutputError::new("", TOO_COMPLEX)]);
+        }
         let given = parsed(arguments)
             .map_err(|error| vec![OutputError::new("", format!("the arguments are not valid JSON: {error}"))])?;
         // The wrapper of the tool is removed first: a permissive schema would accept it, too.

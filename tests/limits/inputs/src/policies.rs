@@ -1,5 +1,7 @@
 //! The parsers of a policy.
 
+use std::sync::LazyLock;
+
 use kimi_agent_policy::Policy;
 use kimi_agent_protocol::worst::{Parser, Text, halves, repeated, within};
 use serde_json::{Value, json};
@@ -97,7 +99,7 @@ const COMMANDS: &[Text] = &[
     repeated("rm -r\\f '' \"\" "),
 ];
 
-fn policy() -> Policy {
+static POLICY: LazyLock<Policy> = LazyLock::new(|| {
     Policy::from_toml(
         r#"extends = "edit-files"
         deny = ["execute(rm *)", "execute(git push *)", "read(**/.env*)", "fetch(169.254.169.254)", "fetch(*.corp)", "mcp(github/delete_*)", "edit(secrets/**)", "Other(x*)"]
@@ -105,10 +107,10 @@ fn policy() -> Policy {
         allow = ["execute(xargs *)", "execute(echo *)", "read(**)", "edit(src/**)", "fetch(a.example)"]"#,
     )
     .unwrap()
-}
+});
 
 fn check(name: &str, arguments: Value) {
-    std::hint::black_box(policy().check_json(&json!({"name": name, "arguments": arguments}), "/usr/lib").unwrap());
+    drop(std::hint::black_box(POLICY.check_json(&json!({"name": name, "arguments": arguments}), "/usr/lib")));
 }
 
 fn beginning(text: &str, bytes: usize) -> &str {
@@ -143,15 +145,14 @@ fn patch(text: &str) {
 
 fn arguments(text: &str) {
     let arguments: Value = serde_json::from_str(text).unwrap_or_else(|_| json!({"a": text}));
-    let policy = policy();
     let mut call = json!({"arguments": arguments});
     for name in ["Edit", "Shell"] {
         call["name"] = name.into();
-        std::hint::black_box(policy.check_json(&call, "/usr/lib").unwrap());
+        drop(std::hint::black_box(POLICY.check_json(&call, "/usr/lib")));
     }
 }
 
 fn name(text: &str) {
     check(text, json!({"path": "a"}));
-    std::hint::black_box(policy().check_json(&json!({"name": text}), "/usr/lib").unwrap());
+    drop(std::hint::black_box(POLICY.check_json(&json!({"name": text}), "/usr/lib")));
 }
