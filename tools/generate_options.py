@@ -80,7 +80,10 @@ TYPESCRIPT_TYPES = {
     "object": "AnyObject",
     "objects": "readonly AnyObject[]",
     "texts": "readonly string[]",
-    "system_prompt": 'string | { content: string; mode?: "append" | "override" | undefined }',
+    "system_prompt": (
+        "string | { /** The text. */ content: string; "
+        '/** Default: `append`. */ mode?: "append" | "override" | undefined }'
+    ),
     "directories": "readonly string[]",
     "patterns": "readonly (string | RegExp)[]",
     "environment": "Readonly<Record<string, string | null | undefined>>",

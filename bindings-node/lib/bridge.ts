@@ -90,7 +90,6 @@ export class Bridge {
       try {
         ticket = callNative(begin);
       } catch (error) {
-        // eslint-disable-next-line @typescript-eslint/prefer-promise-reject-errors -- the reason of a signal can be anything
         reject(raisedAt(error, site));
         return;
       }

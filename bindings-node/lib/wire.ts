@@ -383,6 +383,8 @@ export interface SubagentEvent {
   readonly agent_id?: string | undefined;
   /** The kind of subagent, as the agent names it. Since Wire 1.6. */
   readonly subagent_type?: string | undefined;
+  /** The subagent's event. */
+  readonly event: Event;
   /** The id of the subagent's session, over ACP. `turn.cancel_subagent()` accepts it. */
   readonly session_id?: string | undefined;
   /** The title of the subagent for people, over ACP. */
@@ -391,8 +393,6 @@ export interface SubagentEvent {
    * The state of the subagent, over ACP: `running`, `idle`, `requires_action`, `unknown`, or another word of the agent.
    */
   readonly state?: string | undefined;
-  /** The subagent's event. */
-  readonly event: Event;
 }
 
 /** An event of a type that this SDK does not know, or one that it knows with a payload that it could not read. */

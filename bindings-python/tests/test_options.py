@@ -27,7 +27,7 @@ NAMES = """
     max_steps_per_turn max_retries_per_step policy enforce on_approval on_question on_read_file on_write_file
     on_terminal hooks on_event on_stderr client_name client_version record redact session_budget output telemetry
     extra_args read_session_files dialect handshake_timeout cancel_timeout close_timeout idle_timeout turn_timeout
-    max_line_bytes event_buffer_bytes
+    max_line_bytes event_buffer_bytes inherit_env system_prompt additional_directories agent_meta
 """
 PARTS = {"is_error": False, "output": [{"type": "text", "text": "a"}], "message": "", "display": []}
 

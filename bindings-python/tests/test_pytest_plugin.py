@@ -74,7 +74,9 @@ def test_difference_fails_test(program: pytest.Pytester) -> None:
     write(program, TEST.replace("ask(kimi_cassette)", "ask(kimi_cassette, 'other')"))
     result = program.runpytest()
     result.assert_outcomes(failed=1)
-    difference = '*from the recording: turn 1: `prompt`: expected "2 + 2?", got "other" at /user_input; the recording is *.jsonl'
+    difference = (
+        '*from the recording: turn 1: `prompt`: expected "2 + 2?", got "other" at /user_input; the recording is *.jsonl'
+    )
     remedy = "If this is intended, record it again: pytest --kimi-record=rewrite test_sums.py::test_sum"
     result.stdout.fnmatch_lines(["*- kimi_cassette -*", difference, remedy])
     assert names(folder) == ["test_sum.jsonl"]

@@ -79,7 +79,7 @@ class Owner(Generic[N]):
 class Opening(Generic[B, T]):
     """Opens something when it is awaited or entered, once. `SessionOpening` and `AgentOpening` derive from it."""
 
-    __slots__ = ("_opened", "_options")
+    __slots__ = ("_is_told", "_opened", "_options")
 
     _what: ClassVar[str]
     _by: ClassVar[str]
@@ -87,10 +87,13 @@ class Opening(Generic[B, T]):
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options: Mapping[str, Any] | None = options
         self._opened: T | None = None
+        # An error has said what to write.
+        self._is_told = False
 
     def __del__(self) -> None:
         # As Python warns about a coroutine that nobody awaited.
-        if getattr(self, "_options", None) is not None and in_this_process():
+        is_unused = getattr(self, "_options", None) is not None and not self._is_told
+        if is_unused and in_this_process():
             text = f"{self._by}() was never awaited: {self._forms()}"
             warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
 
@@ -118,10 +121,14 @@ class Opening(Generic[B, T]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            self._is_told = True
             text = f"{self._by}() has not been awaited, so there is no `{name}` yet: {self._forms()}"
             raise AttributeError(text, name=name, obj=self)
 
         def __enter__(self) -> NoReturn:
+            self._is_told = True
             raise TypeError(f"{self._by}() is entered with `async with`: {self._forms()}")
 
         def __exit__(self, *_: object) -> None:

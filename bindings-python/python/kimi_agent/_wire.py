@@ -1340,8 +1340,8 @@ class SubagentEvent(Message):
     explore: Found it.
     """
 
-    __slots__ = ("parent_tool_call_id", "agent_id", "subagent_type", "session_id", "title", "state", "event")
-    __match_args__ = ("parent_tool_call_id", "agent_id", "subagent_type", "session_id", "title", "state", "event")
+    __slots__ = ("parent_tool_call_id", "agent_id", "subagent_type", "event", "session_id", "title", "state")
+    __match_args__ = ("parent_tool_call_id", "agent_id", "subagent_type", "event", "session_id", "title", "state")
 
     parent_tool_call_id: str | None
     """The id of the tool call that started the subagent. Since Wire 1.6."""
@@ -1349,6 +1349,8 @@ class SubagentEvent(Message):
     """The id of the subagent. Since Wire 1.6."""
     subagent_type: str | None
     """The kind of subagent, as the agent names it. Since Wire 1.6."""
+    event: Event
+    """The subagent's event."""
     session_id: str | None
     """The id of the subagent's session, over ACP. `turn.cancel_subagent()` accepts it."""
     title: str | None
@@ -1357,18 +1359,16 @@ class SubagentEvent(Message):
     """The state of the subagent, over ACP: `running`, `idle`, `requires_action`, `unknown`, or another word of the
     agent.
     """
-    event: Event
-    """The subagent's event."""
 
     _wire_type = "SubagentEvent"
     _fields = {
         "parent_tool_call_id": None,
         "agent_id": None,
         "subagent_type": None,
+        "event": event_from_dict,
         "session_id": None,
         "title": None,
         "state": None,
-        "event": event_from_dict,
     }
     _required = frozenset({"event"})
     _events = frozenset({"event"})
@@ -1378,19 +1378,19 @@ class SubagentEvent(Message):
         parent_tool_call_id: str | None,
         agent_id: str | None,
         subagent_type: str | None,
-        session_id: str | None,
-        title: str | None,
-        state: str | None,
         event: Event,
+        session_id: str | None = None,
+        title: str | None = None,
+        state: str | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         keep(self, "parent_tool_call_id", parent_tool_call_id)
         keep(self, "agent_id", agent_id)
         keep(self, "subagent_type", subagent_type)
+        keep(self, "event", event)
         keep(self, "session_id", session_id)
         keep(self, "title", title)
         keep(self, "state", state)
-        keep(self, "event", event)
         keep(self, "extra", extra or _NOTHING)
 
 

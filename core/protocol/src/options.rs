@@ -352,9 +352,9 @@ pub const OPTIONS: &[OptionInfo] = &[
         "inherit_env",
         Kind::InheritEnv,
         Fallback::True,
-        "The variables of this process that the agent inherits: all (true), only those that a process needs (false: `PATH`, `HOME`, \
-         `TMPDIR`, the locale and the time zone, on Windows also those of the system), or these and a list of names, in which `*` stands \
-         for any characters.",
+        "The variables of this process that the agent inherits: all (true), only those that a process needs (false), or these and a \
+         list of names, in which `*` stands for any characters. A process needs `PATH`, `HOME`, `TMPDIR`, the locale and the time \
+         zone, and on Windows those of the system.",
     )
     .of_agent(),
     program(

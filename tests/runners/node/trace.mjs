@@ -48,7 +48,7 @@ export function errorLine(op, error) {
   const ended = present({
     retryable: error.retryable,
     status: error.status,
-    retry_after: error.retryAfter,
+    retry_after: error.retryAfter === undefined ? undefined : error.retryAfter / 1000,
     text: error.result?.text,
   });
   return {

@@ -74,7 +74,7 @@ impl SessionOptions {
                 self.inherited.rule = match value {
                     Value::Bool(true) => InheritEnv::All,
                     Value::Bool(false) => InheritEnv::Needed,
-                    Value::Array(_) => InheritEnv::Only(field.texts(value)?),
+                    Value::Array(_) => InheritEnv::Only(field.texts(Kind::Texts, value)?),
                     other => return Err(field.expected(Kind::InheritEnv, &other)),
                 };
             }
@@ -82,7 +82,8 @@ impl SessionOptions {
             "agent_file" => self.agent_file = Some(field.path(value)?),
             "system_prompt" => self.system_prompt = Some(field.system_prompt(value)?),
             "additional_directories" => {
-                self.additional_directories = field.texts(value)?.into_iter().map(Into::into).collect();
+                self.additional_directories =
+                    field.texts(Kind::Directories, value)?.into_iter().map(Into::into).collect();
             }
             "agent_meta" => self.agent_meta = Some(Value::Object(field.object(value, Kind::Object)?)),
             "skills_dir" => self.skills_dir = Some(field.path(value)?),
@@ -117,7 +118,7 @@ impl SessionOptions {
             }
             "client_name" => self.client_name = Some(field.text(value)?),
             "client_version" => self.client_version = Some(field.text(value)?),
-            "extra_args" => self.extra_args = field.texts(value)?.into_iter().map(Into::into).collect(),
+            "extra_args" => self.extra_args = field.texts(Kind::Texts, value)?.into_iter().map(Into::into).collect(),
             "dialect" => {
                 let text = field.text(value)?;
                 self.dialect = Dialect::parse(&text)
@@ -130,7 +131,7 @@ impl SessionOptions {
             "session_budget" => self.session_budget = Some(field.budget(value)?),
             "output" => self.output = Some(Box::new(field.output(value)?)),
             "record" => self.record = Some(field.path(value)?),
-            "redact" => self.redact = field.texts(value)?,
+            "redact" => self.redact = field.texts(Kind::Texts, value)?,
             "turn_timeout" => self.turn_timeout = Some(field.duration(&value)?),
             "max_line_bytes" => self.max_line_bytes = field.bytes(&value)?,
             "event_buffer_bytes" => self.event_buffer_bytes = field.bytes(&value)?,
@@ -222,11 +223,11 @@ impl Field<'_> {
         }
     }
 
-    fn texts(&self, value: Value) -> Result<Vec<String>> {
-        let items = self.list(value, Kind::Texts)?;
+    fn texts(&self, kind: Kind, value: Value) -> Result<Vec<String>> {
+        let items = self.list(value, kind)?;
         let text = |item| match item {
             Value::String(text) => Ok(text),
-            other => Err(self.wrong(format!("expected a list of text, got {} in it", kind_of(&other)))),
+            other => Err(self.wrong(format!("expected {}, got {} in it", kind.expected(self.naming), kind_of(&other)))),
         };
         items.into_iter().map(text).collect()
     }
@@ -261,7 +262,7 @@ impl Field<'_> {
                 let script = self.naming.name("scripted_agent");
                 Err(self.wrong(format!("expected a path, or a list of text; did you mean `{script}(…)` of a script?")))
             }
-            Value::Array(_) => Ok(self.texts(value)?.into()),
+            Value::Array(_) => Ok(self.texts(Kind::Texts, value)?.into()),
             other => Err(self.expected(Kind::Executable, &other)),
         }
     }

@@ -168,10 +168,12 @@ impl Connection {
                 diffs.push(path);
             }
         }
+        let mut earlier = statements.earlier;
         if statements.is_incomplete {
+            // What is known may still be denied.
+            earlier.push(newest.clone());
             newest.arguments = None;
         }
-        let mut earlier = statements.earlier;
         if newest.arguments.is_none() {
             // The agent did not name the call or all of its arguments, but it shows a command.
             earlier.extend(shown_commands(request).map(|command| {

@@ -224,7 +224,7 @@ struct OpenCall {
 }
 
 /// A call as the agent described it before.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Earlier {
     name: String,
     /// `None` if they are not known.
@@ -397,8 +397,11 @@ impl ToolCalls {
             (earlier, is_incomplete) = (before.earlier, before.is_incomplete);
             let size = arguments.as_ref().map_or(0, String::len);
             let held: usize = earlier.iter().map(Earlier::size).sum();
-            if earlier.len() < MAX_EARLIER && self.size + held + size <= MAX_OPEN_ARGUMENTS {
-                earlier.push(Earlier { name: before.name, arguments });
+            let statement = Earlier { name: before.name, arguments };
+            if earlier.contains(&statement) {
+                // It has been said before.
+            } else if earlier.len() < MAX_EARLIER && self.size + held + size <= MAX_OPEN_ARGUMENTS {
+                earlier.push(statement);
             } else {
                 is_incomplete = true;
             }

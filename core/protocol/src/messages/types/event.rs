@@ -210,14 +210,14 @@ message! {
         agent_id: Option<String> = "1.6",
         /// The kind of subagent, as the agent names it.
         subagent_type: Option<String> = "1.6",
+        /// The subagent's event.
+        event: Box<Event>,
         /// The id of the subagent's session, over ACP. `turn.cancel_subagent()` accepts it.
         session_id: Option<String>,
         /// The title of the subagent for people, over ACP.
         title: Option<String>,
         /// The state of the subagent, over ACP: `running`, `idle`, `requires_action`, `unknown`, or another word of the agent.
         state: Option<String>,
-        /// The subagent's event.
-        event: Box<Event>,
     }
 
     /// An event of a type that this SDK does not know, or one that it knows with a payload that it could not read.
