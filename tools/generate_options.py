@@ -80,9 +80,10 @@ TYPESCRIPT_TYPES = {
     "object": "AnyObject",
     "objects": "readonly AnyObject[]",
     "texts": "readonly string[]",
+    # Documentation counts for the member on the next line only.
     "system_prompt": (
-        "string | { /** The text. */ content: string; "
-        '/** Default: `append`. */ mode?: "append" | "override" | undefined }'
+        "string | {\n    /** The text. */\n    content: string;\n    /** With `override`, it replaces the agent's own. "
+        'Default: `append`. */\n    mode?: "append" | "override" | undefined;\n  }'
     ),
     "directories": "readonly string[]",
     "patterns": "readonly (string | RegExp)[]",

@@ -64,8 +64,8 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
   env?: Readonly<Record<string, string | null | undefined>> | undefined;
   /**
    * The variables of this process that the agent inherits: all (true), only those that a process needs (false), or
-   * these and a list of names, in which `*` stands for any characters. A process needs `PATH`, `HOME`, `TMPDIR`, the
-   * locale and the time zone, and on Windows those of the system. Default: `true`.
+   * these and those of a list. In its names, `*` stands for any characters. A process needs `PATH`, `HOME`, `TMPDIR`,
+   * the locale and the time zone, and on Windows those of the system. Default: `true`.
    */
   inheritEnv?: boolean | readonly string[] | undefined;
   /**
@@ -81,7 +81,12 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
    * Text that follows the agent's own system prompt; with the mode `override`, text that replaces it. Only over ACP,
    * for example with Claude Code. Other agents raise `Unsupported`. Default: the agent's own.
    */
-  systemPrompt?: string | { /** The text. */ content: string; /** Default: `append`. */ mode?: "append" | "override" | undefined } | undefined;
+  systemPrompt?: string | {
+    /** The text. */
+    content: string;
+    /** With `override`, it replaces the agent's own. Default: `append`. */
+    mode?: "append" | "override" | undefined;
+  } | undefined;
   /**
    * Further directories that the agent works in. Only over ACP, for example with Claude Code and Kimi Code. Other
    * agents raise `Unsupported`. Default: none.

@@ -234,8 +234,8 @@ class SessionSettings(AgentSessionSettings, total=False):
     The agent's program is also looked for on a `PATH` that is set here. Default: none."""
     inherit_env: bool | Sequence[str] | None
     """The variables of this process that the agent inherits: all (true), only those that a process needs (false), or
-    these and a list of names, in which `*` stands for any characters. A process needs `PATH`, `HOME`, `TMPDIR`, the
-    locale and the time zone, and on Windows those of the system. Default: True."""
+    these and those of a list. In its names, `*` stands for any characters. A process needs `PATH`, `HOME`, `TMPDIR`,
+    the locale and the time zone, and on Windows those of the system. Default: True."""
     on_stderr: StderrHandler | None
     """Gets the lines that the agent writes to stderr, in order. If it fails, the failure is logged. Default: the last
     lines are kept for errors."""
@@ -380,8 +380,8 @@ class JobSettings(TypedDict, total=False):
     The agent's program is also looked for on a `PATH` that is set here. Default: none."""
     inherit_env: bool | Sequence[str] | None
     """The variables of this process that the agent inherits: all (true), only those that a process needs (false), or
-    these and a list of names, in which `*` stands for any characters. A process needs `PATH`, `HOME`, `TMPDIR`, the
-    locale and the time zone, and on Windows those of the system. Default: True."""
+    these and those of a list. In its names, `*` stands for any characters. A process needs `PATH`, `HOME`, `TMPDIR`,
+    the locale and the time zone, and on Windows those of the system. Default: True."""
     mcp_configs: Sequence[Mapping[str, Any]] | None
     """Configurations of MCP servers, each of the form `{"mcpServers": {…}}`. They may hold keys, so the agent reads
     them from private files. Default: the user's own."""
@@ -470,8 +470,8 @@ class AgentOptions(TypedDict, total=False):
     The agent's program is also looked for on a `PATH` that is set here. Default: none."""
     inherit_env: bool | Sequence[str] | None
     """The variables of this process that the agent inherits: all (true), only those that a process needs (false), or
-    these and a list of names, in which `*` stands for any characters. A process needs `PATH`, `HOME`, `TMPDIR`, the
-    locale and the time zone, and on Windows those of the system. Default: True."""
+    these and those of a list. In its names, `*` stands for any characters. A process needs `PATH`, `HOME`, `TMPDIR`,
+    the locale and the time zone, and on Windows those of the system. Default: True."""
     on_stderr: StderrHandler | None
     """Gets the lines that the agent writes to stderr, in order. If it fails, the failure is logged. Default: the last
     lines are kept for errors."""

@@ -352,8 +352,8 @@ pub const OPTIONS: &[OptionInfo] = &[
         "inherit_env",
         Kind::InheritEnv,
         Fallback::True,
-        "The variables of this process that the agent inherits: all (true), only those that a process needs (false), or these and a \
-         list of names, in which `*` stands for any characters. A process needs `PATH`, `HOME`, `TMPDIR`, the locale and the time \
+        "The variables of this process that the agent inherits: all (true), only those that a process needs (false), or these and \
+         those of a list. In its names, `*` stands for any characters. A process needs `PATH`, `HOME`, `TMPDIR`, the locale and the time \
          zone, and on Windows those of the system.",
     )
     .of_agent(),
