@@ -279,7 +279,8 @@ async def test_awaited_session_can_be_closed_twice() -> None:
 async def test_session_before_await_starts_no_agent() -> None:
     linux = sys.platform == "linux"
     before = children() if linux else set[int]()
-    for options in ({}, {"work_dirr": "typo"}):
+    no_options: dict[str, Any] = {}
+    for options in (no_options, {"work_dirr": "typo"}):
         with pytest.warns(RuntimeWarning, match=r"create_session\(\) was never awaited"):
             open_session([{"text": "Hi"}], **options)
     # Agents are started one after the other, so one of the first opening would have been started by now.

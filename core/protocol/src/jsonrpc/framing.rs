@@ -126,7 +126,8 @@ impl LineBuffer {
     pub fn peek_line(&mut self) -> Option<&[u8]> {
         let found = memchr::memchr(b'\n', &self.bytes[self.scanned..]);
         self.scanned = found.map_or(self.bytes.len(), |offset| self.scanned + offset);
-        let is_line = found.is_some() || (self.has_ended && self.lost.is_none());
+        let is_rest = self.has_ended && self.lost.is_none() && self.start < self.scanned;
+        let is_line = found.is_some() || is_rest;
         Some(&self.bytes[self.start..self.scanned]).filter(|line| is_line && line.len() <= self.limit)
     }
 
@@ -154,6 +155,23 @@ impl LineBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn line_that_is_seen_is_the_next_one() {
+        for text in ["", "a", "a\n", "\n", "a\n\nb"] {
+            for has_ended in [false, true] {
+                let mut lines = LineBuffer::new(10);
+                lines.extend(text.as_bytes());
+                if has_ended {
+                    lines.end();
+                }
+                for _ in 0..4 {
+                    let seen = lines.peek_line().map(<[u8]>::to_vec);
+                    assert_eq!(lines.next_line().unwrap().map(<[u8]>::to_vec), seen, "{text:?} {has_ended}");
+                }
+            }
+        }
+    }
     use proptest::prelude::*;
 
     fn lines(buffer: &mut LineBuffer) -> Vec<Vec<u8>> {
