@@ -74,7 +74,7 @@ test("options that are set are passed on under their names", () => {
     workDir: ".",
     thinking: false,
     mcpConfigs: [{ mcpServers: {} }],
-    env: { A: "1" },
+    env: { A: "1", B: null },
     executable: ["kimi", "x"],
     maxStepsPerTurn: 3,
     idleTimeout: 1500,
