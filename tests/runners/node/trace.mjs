@@ -48,7 +48,7 @@ export function errorLine(op, error) {
   const ended = present({
     retryable: error.retryable,
     status: error.status,
-    retry_after: error.retryAfter === undefined ? undefined : error.retryAfter / 1000,
+    retry_after: typeof error.retryAfter === "number" ? error.retryAfter / 1000 : undefined,
     text: error.result?.text,
   });
   return {
