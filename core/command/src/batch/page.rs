@@ -265,7 +265,7 @@ mod tests {
             prompt: short(hostile),
             status: "failed",
             error: Some(("timeout", short(hostile))),
-            answer: hostile.replace('\u{202e}', "").replace('\x1b', ""),
+            answer: hostile.replace(['\u{202e}', '\x1b'], ""),
             attempts: 1,
             duration: Duration::from_secs(1),
             tokens: 5,
