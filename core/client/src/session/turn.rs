@@ -398,7 +398,7 @@ impl Turn {
     }
 
     /// Stops the work of a subagent, while the turn and its other subagents continue. The open requests of the subagent
-    /// are answered as cancelled. `session_id` is that of a [`SubagentEvent`](crate::wire::SubagentEvent).
+    /// are answered as cancelled. `session_id` is that of a [`SubagentEvent`](kimi_agent_protocol::messages::SubagentEvent).
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the agent does not permit it for this subagent, or cannot cancel subagents at all.
