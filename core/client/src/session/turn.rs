@@ -406,7 +406,7 @@ impl Turn {
     ///
     /// # Examples
     /// ```no_run
-    /// # use kimi_agent::Event;
+    /// # use kimi_agent::wire::Event;
     /// # async fn example(mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
     /// while let Some(event) = turn.next().await {
     ///     if let Event::SubagentEvent(subagent) = &event?
