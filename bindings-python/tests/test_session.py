@@ -279,10 +279,11 @@ async def test_awaited_session_can_be_closed_twice() -> None:
 async def test_session_before_await_starts_no_agent() -> None:
     linux = sys.platform == "linux"
     before = children() if linux else set[int]()
-    no_options: dict[str, Any] = {}
-    for options in (no_options, {"work_dirr": "typo"}):
-        with pytest.warns(RuntimeWarning, match=r"create_session\(\) was never awaited"):
-            open_session([{"text": "Hi"}], **options)
+    never_awaited = r"create_session\(\) was never awaited"
+    with pytest.warns(RuntimeWarning, match=never_awaited):
+        open_session([{"text": "Hi"}])
+    with pytest.warns(RuntimeWarning, match=never_awaited):
+        open_session([{"text": "Hi"}], work_dirr="typo")
     # Agents are started one after the other, so one of the first opening would have been started by now.
     async with open_session([]) as later:
         assert not linux or children() <= before | {later.pid}

@@ -37,8 +37,8 @@ class Machine:
             "python": [sys.executable, str(HERE / "python" / "program.py")],
             "node": ["node", "--expose-gc", str(HERE / "node" / "program.mjs")],
         }
-        # A program that links the crate is the scripted agent, too; it starts in a millisecond or two.
-        self._scripted = [str(rust_program), "--kimi-scripted-agent"]
+        # Cargo puts both into one directory.
+        self._scripted = [str(rust_program.with_name("kimi-scripted-agent"))]
 
     def start(self, language: str, **env: str) -> Program:
         """A program in this language."""

@@ -86,7 +86,7 @@ exports.cases = ({ api, testing }) => {
 
     async "handlers, tools and their failures are reported"() {
       const parameters = { type: "object", properties: {} };
-      const fails = tool({ name: "fails", description: "Fails.", parameters, handler: () => fs.readFileSync("/nowhere/file") });
+      const fails = tool({ name: "fails", description: "Fails.", parameters, handler: () => fs.readFileSync(path.join(__dirname, "missing")) });
       const map = tool({ name: "map", description: "Returns a map.", parameters, handler: () => new Map([["a", 1]]) });
       const call = (name) => ({ external_tool: { name, arguments: {} } });
       const session = await open([[call("fails"), call("map"), { text: "done" }]], { tools: [fails, map] });

@@ -156,8 +156,6 @@ class Session:
         """A ticket, done with None."""
     def undo(self, count: object) -> int:
         """Removes the last turns. Returns a ticket, which ends with None."""
-    def cancel_subagent(self, session_id: str) -> int:
-        """A ticket, done with None."""
     def respond(self, request: tuple[str, tuple[int, int] | None], answer: Any) -> int:
         """Answers a request: a ticket, done with None. Fails for a wrong answer, or if no such request is open."""
     def cancel(self) -> int:
