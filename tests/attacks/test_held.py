@@ -141,7 +141,11 @@ def agents():
     found = []
     for task in os.listdir("/proc/self/task"):
         for pid in open(f"/proc/self/task/{{task}}/children").read().split():
-            if open(f"/proc/{{pid}}/comm").read().strip() != "kimi-watcher":
+            try:
+                name = open(f"/proc/{{pid}}/comm").read().strip()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if name != "kimi-watcher":
                 found.append(pid)
     return found
 # SIGINT is ignored if the tests run as a background job of a shell. Then there would be no KeyboardInterrupt.
