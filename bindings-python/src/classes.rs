@@ -9,6 +9,20 @@ use pyo3::types::{PyList, PyTuple, PyType};
 
 static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
 
+/// The value of `cell`. `make` runs before the cell is taken: Python may collect garbage in it, and `__del__` of a session may ask for
+/// the same value.
+pub(crate) fn once<'a, T: Send + Sync>(
+    py: Python<'_>,
+    cell: &'a PyOnceLock<T>,
+    make: impl FnOnce() -> PyResult<T>,
+) -> PyResult<&'a T> {
+    if let Some(value) = cell.get(py) {
+        return Ok(value);
+    }
+    let made = make()?;
+    Ok(cell.get_or_init(py, || made))
+}
+
 /// The classes of `kimi_agent._wire`.
 pub(crate) struct Classes {
     by_name: HashMap<String, Class>,
@@ -33,7 +47,7 @@ pub(crate) struct Class {
 
 impl Classes {
     pub(crate) fn get(py: Python<'_>) -> PyResult<&Self> {
-        CLASSES.get_or_try_init(py, || {
+        once(py, &CLASSES, || {
             let wire = py.import("kimi_agent._wire")?;
             let messages = py.import("kimi_agent._message")?;
             let base = messages.getattr("Message")?;

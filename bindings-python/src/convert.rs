@@ -10,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde_json::{Map, Number, Value};
 
-use crate::classes::Classes;
+use crate::classes::{Classes, once};
 
 static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
@@ -96,7 +96,7 @@ fn node_to_py<'py>(py: Python<'py>, node: &Node<'_>) -> PyResult<Bound<'py, PyAn
         Node::Message(message) => message_to_py(py, *message),
         Node::Json(json) => {
             // Python's own parser holds what comes over the pipe in full: huge numbers, lone surrogates.
-            let loads = LOADS.get_or_try_init(py, || py.import("json")?.getattr("loads").map(Bound::unbind))?;
+            let loads = once(py, &LOADS, || py.import("json")?.getattr("loads").map(Bound::unbind))?;
             let loads = loads.bind(py);
             loads.call1((json.get(),)).or_else(|error| {
                 if !error.is_instance_of::<pyo3::exceptions::PyValueError>(py) {

@@ -35,6 +35,33 @@ def collect_garbage(things: list[object]) -> None:
     gc.collect()
 
 
+def test_session_collected_while_first_event_is_made(tmp_path: Path) -> None:
+    # Python collects garbage at any moment, and the warning for the session asks for its agent.
+    code = """
+        import warnings
+        import kimi_agent._message as message
+        warnings.simplefilter("always")
+        lost = []
+        make = message.maker
+        def maker(kind):
+            lost.clear()
+            return make(kind)
+        message.maker = maker
+        lost.append(kimi_agent.sync.create_session(executable=scripted_agent([])))
+        with kimi_agent.sync.create_session(executable=scripted_agent([[{"text": "Hello"}]])) as session:
+            events = list(session.prompt("Go"))
+        assert lost == []
+        print(kimi_agent.TextPart("Hello") in events)
+    """
+    running = program(code, tmp_path)
+    try:
+        out, err = running.communicate(timeout=DEADLINE)
+    finally:
+        running.kill()
+    assert out == "True\n", err
+    assert "was never closed" in err
+
+
 async def test_collected_session_ends_its_agent() -> None:
     session = await open_session(FRESH)
     await session.prompt("Go").result()

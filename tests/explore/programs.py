@@ -210,7 +210,9 @@ class Player:
     def _close(self) -> Ops:
         how = self.choices.pick(CLOSES)
         ops = [self._op("close", **how)] * self.choices.pick((1, 1, 2, 0))
-        after: Ops = [self._op("state"), self._op("prompt", input="late", as_="late"), self._op("wait_closed")] if ops else []
+        after: Ops = (
+            [self._op("state"), self._op("prompt", input="late", as_="late"), self._op("wait_closed")] if ops else []
+        )
         self.closed = True
         return ops + [op for op in after if self.choices.one_in(3)]
 
