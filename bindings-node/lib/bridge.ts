@@ -120,17 +120,20 @@ export class Bridge {
     this.#updateRef();
   }
 
-  /** Keeps an object from being collected until it is released. */
+  /** Keeps an object from being collected, and the process alive, until it is released: a call waits for something of it. */
   hold(object: object): void {
     this.#held.add(object);
+    this.#updateRef();
   }
 
   release(object: object): void {
     this.#held.delete(object);
+    this.#updateRef();
   }
 
   #updateRef(): void {
-    const alive = this.#pending.size > 0 || this.#active.size > 0 || this.#jobs.size > 0;
+    // A turn that has settled may be read after that.
+    const alive = this.#pending.size > 0 || this.#active.size > 0 || this.#jobs.size > 0 || this.#held.size > 0;
     if (alive === this.#alive) return;
     this.#alive = alive;
     this.native.setKeepsAlive(alive);

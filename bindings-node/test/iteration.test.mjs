@@ -63,6 +63,20 @@ describe("events of a turn", () => {
     assert.deepEqual((await reading).map((event) => event.payload.text), words);
   });
 
+  test("keep the process alive while next() waits, also after the outcome", async () => {
+    const turn = session.prompt("hi");
+    const native = module.session.turn;
+    module.bridge.deliver({ type: "settled", turn: native.key });
+    await tick();
+    await tick();
+    assert.equal(module.bridge.keepsAlive, false);
+    const next = turn.next();
+    assert.equal(module.bridge.keepsAlive, true);
+    native.settle();
+    assert.deepEqual(await next, { done: true, value: undefined });
+    assert.equal(module.bridge.keepsAlive, false);
+  });
+
   test("serve concurrent next() calls in their order", async () => {
     const turn = session.prompt("hi");
     const order = [];

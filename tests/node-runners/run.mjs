@@ -23,3 +23,9 @@ for (const [name, argv] of Object.entries(runs)) {
   }
   console.log(`${name}: passed`);
 }
+
+// A worker that is ended by a signal deletes nothing. The next program that opens a session does.
+const { createSession } = await import("../../bindings-node/dist/index.mjs");
+const { scriptedAgent } = await import("../../bindings-node/dist/testing.mjs");
+const session = await createSession({ executable: scriptedAgent([[{ text: "Hello" }]]) });
+await session.close();
