@@ -146,6 +146,8 @@ def type_text(ref: dict[str, Any]) -> str:
 
 def comment(text: str, indent: str = "") -> str:
     text = re.sub(r"\[`(\w+)`\]", r"{@link \1}", text.strip())
+    # Functions have the names of Node.
+    text = re.sub(r"`[\w.]+\(\)`", lambda call: re.sub(r"_(\w)", lambda letter: letter[1].upper(), call[0]), text)
     # The lines of a paragraph are wrapped together.
     text = re.sub(r"(?<=\S)\n(?=[^\s*|`-])", " ", text)
     if "\n" not in text and len(indent) + len(text) + 7 <= WIDTH:

@@ -385,7 +385,7 @@ export interface SubagentEvent {
   readonly subagent_type?: string | undefined;
   /** The subagent's event. */
   readonly event: Event;
-  /** The id of the subagent's session, over ACP. `turn.cancel_subagent()` accepts it. */
+  /** The id of the subagent's session, over ACP. `turn.cancelSubagent()` accepts it. */
   readonly session_id?: string | undefined;
   /** The title of the subagent for people, over ACP. */
   readonly title?: string | undefined;
