@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use kimi_agent::testing::scripted_agent;
 use kimi_agent::{Dialect, SessionOptions};
+use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 
 /// A group that is not ended would hold the test for ever. Servers get up to 9 seconds; the rest is for a busy machine.
@@ -117,17 +118,15 @@ fn leaves_nothing(name: &'static str) {
 fn program_ends(name: &str, state: State, end: End) -> Result<(), String> {
     let folder = tempfile::TempDir::new().unwrap();
     let fifo = fifo(folder.path());
+    // Before the first writer comes, which may be gone before a thread of this process runs.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut alive = std::fs::File::from(rustix::fs::open(&fifo, flags, Mode::empty()).unwrap());
     let mut program = Command::new(std::env::current_exe().unwrap());
     program.args(["--exact", "left_behind::program", "--include-ignored", "--nocapture"]);
     program.env("KIMI_AGENT_TEST_CASE", format!("{name} {state:?} {end:?}"));
     program.env("FIFO", &fifo).env("TMPDIR", folder.path());
     program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut program = program.spawn().unwrap();
-    let (ended, end_seen) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let read = std::fs::File::open(fifo).and_then(|mut alive| alive.read_to_end(&mut Vec::new()));
-        ended.send(read.is_ok()).ok();
-    });
     let status = program.wait().unwrap();
     let expected = match end {
         End::Return | End::Exit => status.code() == Some(0),
@@ -139,6 +138,12 @@ fn program_ends(name: &str, state: State, end: End) -> Result<(), String> {
     if !expected {
         return Err(format!("the program ended with {status}"));
     }
+    let (ended, end_seen) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // It blocks as long as there is a writer.
+        let blocks = rustix::fs::fcntl_setfl(&alive, OFlags::empty()).is_ok();
+        ended.send(blocks && alive.read_to_end(&mut Vec::new()).is_ok()).ok();
+    });
     match end_seen.recv_timeout(PATIENCE) {
         Ok(true) => Ok(()),
         _ => Err("a process of the agent's group is left".to_owned()),
