@@ -15,8 +15,8 @@ __all__ = ["CASES"]
 # The memory that the languages' allocators keep, however many sessions there were.
 LEFT = {"rust": MIB, "python": 2 * MIB, "node": 48 * MIB}
 IDLE = {"rust": 16 * KIB, "python": 32 * KIB, "node": 32 * KIB}
-# Of it, what is in use: counted, with room for the paths that a session holds.
-IDLE_LIVE = 7 * KIB
+# Of it, what is in use: counted exactly.
+IDLE_LIVE = 6 * KIB
 # What stands for the process is memory of ours there.
 IDLE_SHARED = 64 * KIB
 AT_ONCE = 200

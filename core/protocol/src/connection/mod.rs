@@ -35,7 +35,7 @@ mod tool_calls;
 mod turn;
 mod warnings;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -185,9 +185,16 @@ pub enum Output {
 #[derive(Debug)]
 enum Phase {
     New,
-    Opening { deadline: Instant },
+    Opening(Box<Opening>),
     Open,
     Closed(Box<Error>),
+}
+
+#[derive(Debug)]
+struct Opening {
+    deadline: Instant,
+    /// The first invalid lines, for errors.
+    invalid_lines: Vec<String>,
 }
 
 /// The state of one connection.
@@ -205,7 +212,7 @@ pub struct Connection {
     approved: policy::ApprovedCalls,
     terminals: terminals::Terminals,
     /// The warnings that have been logged; each is logged once.
-    warned: HashSet<(HandlerKind, Option<String>)>,
+    warned: BTreeSet<(String, Option<String>)>,
     /// Boxed, as are a queued prompt and the replay, because an idle session has none of them.
     turn: Option<Box<ActiveTurn>>,
     queued: Option<Box<QueuedPrompt>>,
@@ -222,8 +229,6 @@ pub struct Connection {
     /// `None` before the first update.
     status: Option<Arc<StatusUpdate>>,
     usage: TokenUsage,
-    /// The first invalid lines before the handshake, for errors.
-    early_invalid_lines: Vec<String>,
     invalid_lines: invalid_lines::InvalidLines,
     /// The option `model`, for hints in errors.
     model: Option<Box<str>>,
@@ -259,7 +264,7 @@ impl Connection {
             tool_calls: ToolCalls::default(),
             approved: policy::ApprovedCalls::default(),
             terminals: terminals::Terminals::default(),
-            warned: HashSet::new(),
+            warned: BTreeSet::new(),
             turn: None,
             queued: None,
             replay: None,
@@ -271,7 +276,6 @@ impl Connection {
             outputs: VecDeque::new(),
             status: None,
             usage: TokenUsage::default(),
-            early_invalid_lines: Vec::new(),
             invalid_lines: invalid_lines::InvalidLines::default(),
             model: None,
             records_timeout: None,
@@ -468,7 +472,7 @@ impl Connection {
             Incoming::InvalidLine(reason) => {
                 let shown = self.sources.secrets.shown(line, SHOWN);
                 let reason = self.sources.secrets.shown(reason.as_bytes(), SHOWN);
-                if matches!(self.phase, Phase::Opening { .. }) && shown.contains(SERVER_BANNER) {
+                if matches!(self.phase, Phase::Opening(_)) && shown.contains(SERVER_BANNER) {
                     return self.handle_server_banner();
                 }
                 let (reason, line) = (printable_line(&reason), printable_line(&shown));
@@ -479,8 +483,10 @@ impl Connection {
                     }
                     Report::Nothing => {}
                 }
-                if matches!(self.phase, Phase::Opening { .. }) && self.early_invalid_lines.len() < 3 {
-                    self.early_invalid_lines.push(shown);
+                if let Phase::Opening(opening) = &mut self.phase
+                    && opening.invalid_lines.len() < 3
+                {
+                    opening.invalid_lines.push(shown);
                 }
             }
         }
@@ -620,7 +626,7 @@ impl Connection {
     /// Returns the time of the next call of [`Connection::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         let opening = match &self.phase {
-            Phase::Opening { deadline } => Some(*deadline),
+            Phase::Opening(opening) => Some(opening.deadline),
             _ => None,
         };
         let turn = self.turn.as_ref().and_then(|turn| turn.next_deadline(&self.timing, self.agent_waits()));
@@ -636,10 +642,11 @@ impl Connection {
 
     /// Ends the calls, turns and replays whose deadline was exceeded.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if let Phase::Opening { deadline } = self.phase
-            && now >= deadline
+        if let Phase::Opening(opening) = &self.phase
+            && now >= opening.deadline
         {
-            return self.handshake_timed_out();
+            let printed = opening.printed();
+            return self.handshake_timed_out(&printed);
         }
         let limit = self.timing.answer;
         if self.replay_deadline().is_some_and(|deadline| now >= deadline) {
@@ -679,7 +686,7 @@ impl Connection {
         let queued = self.queued.take();
         self.end_answered_turn();
         self.queued = queued;
-        if matches!(self.phase, Phase::Opening { .. } | Phase::New) {
+        if matches!(self.phase, Phase::Opening(_) | Phase::New) {
             self.outputs.push_back(Output::Opened(Err(reason.clone())));
         }
         self.phase = Phase::Closed(Box::new(reason.clone()));

@@ -3,10 +3,20 @@
 use std::time::Instant;
 
 use super::calls::{PendingCall, Prepared};
-use super::{Connection, Output, Phase};
+use super::{Connection, Opening, Output, Phase};
 use crate::dialect::{Call, Dialect, Handshake, InitializeParams, OpeningSession, echo_error};
 use crate::error::{AgentExit, Error, Result, STDERR};
 use crate::jsonrpc::RpcFailure;
+
+impl Opening {
+    /// Returns the invalid lines, for the end of an error's text.
+    pub(super) fn printed(&self) -> String {
+        match self.invalid_lines.join("\n").trim() {
+            "" => String::new(),
+            printed => format!("\nit printed \"{printed}\""),
+        }
+    }
+}
 
 impl Connection {
     /// Begins the handshake.
@@ -31,13 +41,14 @@ impl Connection {
             self.opened(Ok(handshake));
             return None;
         }
-        self.phase = Phase::Opening { deadline: now + self.timing.handshake };
+        self.phase =
+            Phase::Opening(Box::new(Opening { deadline: now + self.timing.handshake, invalid_lines: Vec::new() }));
         self.prepare(Call::Initialize(params)).map_err(|error| self.opened(Err(error))).ok()
     }
 
     /// Returns the pending call that opens the session, if there is one.
     pub fn opening_session(&self) -> Option<OpeningSession> {
-        if matches!(self.phase, Phase::Opening { .. }) { self.dialect.opening_session() } else { None }
+        if matches!(self.phase, Phase::Opening(_)) { self.dialect.opening_session() } else { None }
     }
 
     /// Fails the call that opens the session without asking the agent.
@@ -56,7 +67,7 @@ impl Connection {
             return;
         }
         self.dialect = dialect;
-        if let (Phase::Opening { .. }, Some(handshake)) = (&self.phase, handshake) {
+        if let (Phase::Opening(_), Some(handshake)) = (&self.phase, handshake) {
             self.calls.clear();
             self.opened(Ok(handshake));
         }
@@ -78,12 +89,11 @@ impl Connection {
     }
 
     /// Ends the opening: the agent did not answer in time.
-    pub(super) fn handshake_timed_out(&mut self) {
+    pub(super) fn handshake_timed_out(&mut self, printed: &str) {
         let (limit, hint) = (self.timing.handshake, self.dialect.silence_hint());
         let message = format!(
             "the agent did not answer the handshake within {limit:?}; raise `handshake_timeout` if it needs longer \
-             to start, {hint}{}",
-            self.printed()
+             to start, {hint}{printed}"
         );
         self.opened(Err(Error::Timeout(message.into())));
     }
@@ -98,7 +108,7 @@ impl Connection {
     /// would look like an answer.
     pub(super) fn handle_echo(&mut self, method: &str) {
         let text = echo_error(self.dialect.protocol_name(), method);
-        if matches!(self.phase, Phase::Opening { .. }) {
+        if matches!(self.phase, Phase::Opening(_)) {
             return self.opened(Err(Error::Handshake(text)));
         }
         let error = Error::Protocol(text.into());
@@ -119,11 +129,9 @@ impl Connection {
 
     /// Returns the error for the agent's exit. If all its lines were invalid, the program does not speak the protocol.
     pub fn end_of_agent(&self, exit: AgentExit) -> Error {
-        if !matches!(self.phase, Phase::Opening { .. }) {
-            return Error::AgentExited(exit);
-        }
+        let Phase::Opening(opening) = &self.phase else { return Error::AgentExited(exit) };
         let other = self.dialect.other_protocol_hint();
-        if self.early_invalid_lines.is_empty() {
+        if opening.invalid_lines.is_empty() {
             let hint = format!(
                 "before it answered the handshake; check that `executable` names an agent and run it in a terminal to \
                  see why it exits, {other}"
@@ -136,15 +144,7 @@ impl Connection {
             "the executable does not speak {}, and {}; check that `executable` names an agent, {other}{}{stderr}",
             self.dialect.protocol_name(),
             exit.manner(),
-            self.printed()
+            opening.printed()
         ))
-    }
-
-    /// Returns the invalid lines before the handshake, for the end of an error's text.
-    fn printed(&self) -> String {
-        match self.early_invalid_lines.join("\n").trim() {
-            "" => String::new(),
-            printed => format!("\nit printed \"{printed}\""),
-        }
     }
 }

@@ -19,7 +19,7 @@ const HANDLER_CANCELLED: &str = "cancelled";
 impl Connection {
     /// Returns whether this is to be logged as a warning: only the first time.
     pub(super) fn warns(&mut self, kind: &HandlerKind, name: Option<&str>) -> bool {
-        self.warned.len() < MAX_WARNINGS && self.warned.insert((kind.clone(), name.map(str::to_owned)))
+        self.warned.len() < MAX_WARNINGS && self.warned.insert((kind.as_str().to_owned(), name.map(str::to_owned)))
     }
 
     pub(super) fn log_failure(&mut self, kind: &HandlerKind, name: Option<&str>, error: &str) {

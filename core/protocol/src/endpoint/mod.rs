@@ -13,7 +13,7 @@
 mod tests;
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -172,13 +172,13 @@ impl Slots {
 pub struct Endpoint {
     connections: Slots,
     /// Connections by the agent's ids of their sessions.
-    sessions: HashMap<String, ConnectionKey>,
+    sessions: BTreeMap<String, ConnectionKey>,
     names: SessionNames,
     asked: Asked,
     /// Whether the agent has `session/close`.
     can_close: bool,
     /// Connections that left while their session was being opened.
-    abandoned: HashSet<ConnectionKey>,
+    abandoned: BTreeSet<ConnectionKey>,
     /// Lines of sessions whose id is not known yet, with the session's id.
     kept: Vec<(String, Vec<u8>)>,
     transmit: Vec<u8>,
