@@ -403,6 +403,7 @@ class Player:
             self._turn("next", name, count=1),
             self._turn("cancel", name),
             self._turn("steer", name, input="too late"),
+            self._turn("cancel_subagent", name, subagent="none"),
             self._turn("text_stream", name),
             self._turn("steps", name),
         ]
@@ -436,6 +437,7 @@ class Player:
                 self._op("state"),
                 self._op("usage", as_=name),
                 self._turn("steer", name, input="more"),
+                self._turn("cancel_subagent", name, subagent="none"),
             ]
             if spawned:
                 choices += [self._turn("join", name)] * 4

@@ -27,7 +27,7 @@ SEED = 0
 """The programs that CI plays."""
 FEW = 3
 # The first two look at files. The others are calls of ACP, which have scenarios; most random programs speak Wire.
-NOT_MADE = {"read", "exists", "config_options", "set_config_option", "delete_session", "cancel_subagent"}
+NOT_MADE = {"read", "exists", "config_options", "set_config_option", "delete_session"}
 # By what programs are about, and so are not in every one of them.
 FAULTS = ("exit", "signal", "close_stdout", "raw", "raw_base64", "stderr", "stall", "never_answer", "error")
 

@@ -143,7 +143,7 @@ impl<'a> Player<'a> {
             "steer" => self.held(op)?.steer(input(op)?).await?.map(|()| Value::Null),
             "cancel_subagent" => {
                 let subagent = op["subagent"].as_str().ok_or("`subagent` must be text")?;
-                self.held(op)?.cancel_subagent(subagent).await?.map(|()| Value::Null)
+                self.held(op)?.cancel_subagent(subagent.to_owned()).await?.map(|()| Value::Null)
             }
             "respond" => self.respond(op).await?,
             "set_plan_mode" => {

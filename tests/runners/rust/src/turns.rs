@@ -18,6 +18,7 @@ pub(crate) struct Joined {
 pub(crate) enum Ask {
     Cancel(oneshot::Sender<Result<()>>),
     Steer(Content, oneshot::Sender<Result<()>>),
+    CancelSubagent(String, oneshot::Sender<Result<()>>),
     Usage(oneshot::Sender<TokenUsage>),
 }
 
@@ -79,10 +80,10 @@ impl Held {
         }
     }
 
-    pub(crate) async fn cancel_subagent(&self, session: &str) -> Result<Result<()>, Problem> {
+    pub(crate) async fn cancel_subagent(&self, session: String) -> Result<Result<()>, Problem> {
         match self {
             Self::Here(turn) => Ok(turn.cancel_subagent(session).await),
-            Self::Waiting { .. } => Err("its outcome is waited for, nothing else".to_owned()),
+            Self::Waiting { asks, .. } => ask(asks, |reply| Ask::CancelSubagent(session, reply)).await,
         }
     }
 
@@ -139,6 +140,7 @@ async fn wait(mut turn: Box<Turn>, mut asks: mpsc::UnboundedReceiver<Ask>, read:
             None => is_joined = true,
             Some(Ask::Cancel(reply)) => drop(reply.send(turn.cancel().await)),
             Some(Ask::Steer(input, reply)) => drop(reply.send(turn.steer(input).await)),
+            Some(Ask::CancelSubagent(session, reply)) => drop(reply.send(turn.cancel_subagent(session).await)),
             Some(Ask::Usage(reply)) => drop(reply.send(turn.usage())),
         }
     }
