@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def in_node(name: str) -> str:
+    """The name of an option or a function in Node."""
+    return re.sub("_(.)", lambda match: match[1].upper(), name)
 
 
 def load_catalog(example: str = "wire_catalog") -> dict[str, Any]:

@@ -16,7 +16,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from catalog import ROOT, load_catalog
+from catalog import ROOT, in_node, load_catalog
 
 PYTHON = ROOT / "bindings-python" / "python" / "kimi_agent" / "_option_types.py"
 TYPESCRIPT = ROOT / "bindings-node" / "lib" / "option-types.ts"
@@ -151,11 +151,10 @@ OUTPUT = "output"
 
 def of_batch(name: str, kind: str, default: Any, doc: str) -> Option:
     """Returns an option of batches, in the form of the declarations of the core."""
-    camel = re.sub("_(.)", lambda match: match[1].upper(), name)
-    node_doc = re.sub("`[a-z_]+`", lambda match: re.sub("_(.)", lambda found: found[1].upper(), match[0]), doc)
+    node_doc = re.sub("`[a-z_]+`", lambda match: in_node(match[0]), doc)
     return {
         "name": name,
-        "node_name": camel,
+        "node_name": in_node(name),
         "kind": kind,
         "scope": "batch",
         "section": "batch",

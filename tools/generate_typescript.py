@@ -11,7 +11,7 @@ import sys
 import textwrap
 from typing import Any
 
-from catalog import ROOT, load_catalog
+from catalog import ROOT, in_node, load_catalog
 
 TARGET = ROOT / "bindings-node" / "lib" / "wire.ts"
 WIDTH = 120
@@ -146,8 +146,7 @@ def type_text(ref: dict[str, Any]) -> str:
 
 def comment(text: str, indent: str = "") -> str:
     text = re.sub(r"\[`(\w+)`\]", r"{@link \1}", text.strip())
-    # Functions have the names of Node.
-    text = re.sub(r"`[\w.]+\(\)`", lambda call: re.sub(r"_(\w)", lambda letter: letter[1].upper(), call[0]), text)
+    text = re.sub(r"`[\w.]+\(\)`", lambda call: in_node(call[0]), text)
     # The lines of a paragraph are wrapped together.
     text = re.sub(r"(?<=\S)\n(?=[^\s*|`-])", " ", text)
     if "\n" not in text and len(indent) + len(text) + 7 <= WIDTH:

@@ -120,7 +120,7 @@ export class Bridge {
     this.#updateRef();
   }
 
-  /** Keeps an object from being collected, and the process alive, until it is released: a call waits for something of it. */
+  /** Keeps an object from being collected, and the process alive, until it is released. For objects that a call waits for. */
   hold(object: object): void {
     this.#held.add(object);
     this.#updateRef();
@@ -132,7 +132,7 @@ export class Bridge {
   }
 
   #updateRef(): void {
-    // A turn that has settled may be read after that.
+    // A turn settles a moment before its reader gets the end.
     const alive = this.#pending.size > 0 || this.#active.size > 0 || this.#jobs.size > 0 || this.#held.size > 0;
     if (alive === this.#alive) return;
     this.#alive = alive;

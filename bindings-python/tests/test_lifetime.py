@@ -35,7 +35,7 @@ def collect_garbage(things: list[object]) -> None:
     gc.collect()
 
 
-def test_session_collected_while_first_event_is_made(tmp_path: Path) -> None:
+def test_collection_within_first_event(tmp_path: Path) -> None:
     # Python collects garbage at any moment, and the warning for the session asks for its agent.
     code = """
         import warnings
