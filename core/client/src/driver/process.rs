@@ -257,9 +257,9 @@ impl ProcessTask {
 
     /// Returns whether the next line can take long. `decides` says whether lines can begin other work.
     fn is_next_long(&mut self, decides: bool) -> bool {
-        let has_ids = self.io.process.waits_for_reader();
-        let is_long = |line: &[u8]| line.len() > LONG || (decides && (!has_ids || jsonrpc::may_have_id(line)));
-        self.reader.peek_line().is_some_and(is_long)
+        let process = &self.io.process;
+        let may_decide = |line: &[u8]| !process.waits_for_reader() || jsonrpc::may_have_id(line);
+        self.reader.peek_line().is_some_and(|line| line.len() > LONG || (decides && may_decide(line)))
     }
 
     /// Takes the lines that were read, within the capacity of the sessions, and delivers their outputs. It stops before a line that
@@ -273,10 +273,7 @@ impl ProcessTask {
         }
         let mut state = self.sessions.state();
         loop {
-            if self.sessions.drivers.iter().all(|session| session.connection.is_closed())
-                && self.sessions.calls.is_empty()
-                && !self.is_shared
-            {
+            if state.is_unused && !self.is_shared {
                 // Nothing uses the output any more.
                 self.reader.clear();
                 break;

@@ -488,7 +488,7 @@ impl SessionDriver {
             Output::ToolAnswered { key, result } => {
                 if let Some(caller) = self.tool_callers.remove(&key) {
                     // A caller that has left needs no result.
-                    drop(caller.send(result));
+                    drop(caller.send(*result));
                 }
             }
             Output::CallEnded { call, outcome } => self.call_ended(call, outcome),
@@ -498,9 +498,9 @@ impl SessionDriver {
                 if let Some(channel) = self.turns.remove(&turn) {
                     channel.finish(match outcome {
                         Ok(result) if is_orphan && result.status == TurnStatus::Cancelled => {
-                            Err(Error::SessionClosed(result.into()))
+                            Err(Error::SessionClosed((*result).into()))
                         }
-                        outcome => outcome,
+                        outcome => outcome.map(|result| *result),
                     });
                 }
             }

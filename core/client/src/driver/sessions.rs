@@ -33,6 +33,8 @@ pub(super) struct State {
     pub(super) has_full: bool,
     /// Whether a line can begin other work: [`Connection::may_decide`](crate::connection::Connection::may_decide).
     pub(super) decides: bool,
+    /// Whether no session and no call uses lines any more.
+    pub(super) is_unused: bool,
 }
 
 impl Sessions {
@@ -61,6 +63,7 @@ impl Sessions {
         State {
             has_full: self.drivers.iter().any(|session| session.flow.is_blocked()),
             decides: self.drivers.iter().any(|session| session.connection.may_decide()),
+            is_unused: self.calls.is_empty() && self.drivers.iter().all(|session| session.connection.is_closed()),
         }
     }
 

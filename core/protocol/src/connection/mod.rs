@@ -162,7 +162,7 @@ pub enum Output {
         /// The key that [`Connection::call_tool`] returned.
         key: RequestKey,
         /// The result of the tool.
-        result: ToolReturnValue,
+        result: Box<ToolReturnValue>,
     },
     /// A call has ended.
     CallEnded {
@@ -176,11 +176,14 @@ pub enum Output {
         /// The turn.
         turn: TurnKey,
         /// The result of the turn, or the error that ended it.
-        outcome: Result<PromptResult>,
+        outcome: Result<Box<PromptResult>>,
     },
     /// The session cannot continue: the driver must end the agent.
     FatalError(Error),
 }
+
+// Each is moved into a queue and out of it, so a rare variant must not make all of them larger.
+const _: () = assert!(size_of::<Output>() <= 112);
 
 #[derive(Debug)]
 enum Phase {

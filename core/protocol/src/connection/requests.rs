@@ -529,7 +529,7 @@ impl Connection {
             ReplyTo::ToolCaller(key) => {
                 if let Answer::Tool(result) = answer {
                     self.record(|| recording::tool_result(request_id, result));
-                    self.outputs.push_back(Output::ToolAnswered { key, result: result.clone() });
+                    self.outputs.push_back(Output::ToolAnswered { key, result: Box::new(result.clone()) });
                 }
             }
             ReplyTo::Terminal(id) => {

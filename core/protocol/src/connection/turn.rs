@@ -347,7 +347,8 @@ impl Connection {
         if self.queued.as_ref().is_some_and(|queued| queued.key == key) {
             self.queued = None;
             let result = PromptResult::empty(TurnStatus::Cancelled);
-            self.outputs.push_back(Output::TurnEnded { turn: key, outcome: failure.map_or(Ok(result), Err) });
+            self.outputs
+                .push_back(Output::TurnEnded { turn: key, outcome: failure.map_or_else(|| Ok(Box::new(result)), Err) });
             return;
         }
         if self.turn.as_ref().is_some_and(|turn| turn.key == key && turn.answered.is_some()) {
@@ -580,7 +581,7 @@ impl Connection {
             session.spent.add(&turn.spent(now));
         }
         self.tool_calls.clear(None);
-        self.outputs.push_back(Output::TurnEnded { turn: turn.key, outcome });
+        self.outputs.push_back(Output::TurnEnded { turn: turn.key, outcome: outcome.map(Box::new) });
         if let Some(queued) = self.queued.take() {
             self.begin(*queued, now);
         }

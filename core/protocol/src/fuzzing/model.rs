@@ -263,7 +263,7 @@ impl Books {
         self.may_answer(rpc_id);
     }
 
-    fn turn_ended(&mut self, turn: TurnKey, outcome: Result<PromptResult>) {
+    fn turn_ended(&mut self, turn: TurnKey, outcome: Result<Box<PromptResult>>) {
         let books = self.turns.get_mut(&turn).expect("a turn that was begun");
         assert!(!std::mem::replace(&mut books.ended, true), "turn {turn} ended twice");
         let Ok(result) = outcome else { return };

@@ -111,7 +111,7 @@ impl SpanError {
 }
 
 impl OpenEnd {
-    fn of(outcome: &Result<PromptResult>) -> Self {
+    fn of(outcome: &Result<Box<PromptResult>>) -> Self {
         let tool = match outcome {
             Ok(result) if result.status == TurnStatus::Cancelled => Some(SpanError::of_cancel()),
             Ok(_) => None,
@@ -361,7 +361,7 @@ impl TurnTrace {
     }
 
     /// Ends all spans of the turn.
-    pub(super) fn end(&mut self, outcome: &Result<PromptResult>, time: u64, scribe: &mut Scribe) {
+    pub(super) fn end(&mut self, outcome: &Result<Box<PromptResult>>, time: u64, scribe: &mut Scribe) {
         let error = outcome.as_ref().err().map(SpanError::of);
         let open = OpenEnd::of(outcome);
         let own = self.streams.remove("").unwrap_or_default();
@@ -505,7 +505,7 @@ fn is_name_of(announced: &str, tool: &str) -> bool {
 }
 
 /// Returns the result of a turn, also if the turn failed after it had one.
-fn result_of(outcome: &Result<PromptResult>) -> Option<&PromptResult> {
+fn result_of(outcome: &Result<Box<PromptResult>>) -> Option<&PromptResult> {
     match outcome {
         Ok(result) => Some(result),
         Err(error @ (Error::BudgetExceeded(_) | Error::OutputInvalid(_))) => error.result(),

@@ -149,7 +149,7 @@ impl Tracker {
         }
     }
 
-    fn end_turn(&mut self, turn: TurnKey, outcome: &Result<PromptResult>) {
+    fn end_turn(&mut self, turn: TurnKey, outcome: &Result<Box<PromptResult>>) {
         let Some(mut trace) = self.turns.remove(&turn) else { return };
         let time = self.scribe.sink.now();
         trace.end(outcome, time, &mut self.scribe);

@@ -62,7 +62,7 @@ fn outputs(peer: &mut Peer) -> Vec<Output> {
 
 fn outcome(peer: &mut Peer) -> Result<PromptResult> {
     match outputs(peer).pop() {
-        Some(Output::TurnEnded { outcome, .. }) => outcome,
+        Some(Output::TurnEnded { outcome, .. }) => outcome.map(|result| *result),
         other => panic!("{other:?}"),
     }
 }

@@ -49,7 +49,7 @@ impl Peer {
     fn outcome(&mut self) -> PromptResult {
         self.finish();
         let ended = |output| match output {
-            Output::TurnEnded { outcome, .. } => Some(outcome.unwrap()),
+            Output::TurnEnded { outcome, .. } => Some(*outcome.unwrap()),
             _ => None,
         };
         std::iter::from_fn(|| self.next_output()).find_map(ended).expect("the end of the turn")

@@ -4,7 +4,7 @@ use crate::messages::ContentPart;
 fn result(peer: &mut Peer) -> PromptResult {
     let outputs: Vec<_> = std::iter::from_fn(|| peer.next_output()).collect();
     match outputs.into_iter().last() {
-        Some(Output::TurnEnded { outcome: Ok(result), .. }) => result,
+        Some(Output::TurnEnded { outcome: Ok(result), .. }) => *result,
         other => panic!("{other:?}"),
     }
 }
