@@ -53,7 +53,7 @@ fn event(bytes: usize) -> Value {
 #[tokio::test]
 async fn line_exceeding_memory_fails_its_session_only() {
     // The buffer, and what is decoded of a line that the buffer could hold.
-    for (bytes, largest) in [(64 * MIB, 16 * MIB), (12 * MIB, 17 * MIB)] {
+    for (bytes, largest) in [(64 * MIB, 41 * MIB), (15 * MIB, 41 * MIB)] {
         let agent = scripted_agent(json!([[event(bytes), {"text": "end"}]]));
         let session = Session::builder().executable(&agent).max_line_bytes(1 << 30).start().await.unwrap();
         let mut turn = session.prompt("go").unwrap();

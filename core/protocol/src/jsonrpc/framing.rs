@@ -5,6 +5,11 @@ use crate::error::Error;
 
 /// The buffer's capacity that is kept. Most lines are short, and a large line must not pin memory.
 const SPARE: usize = 64 * 1024;
+/// From this length on, a buffer grows only while [`LEFT_FREE`] stays available: it doubles, or takes [`STEP`] if there is less
+/// memory.
+const LARGE: usize = 1 << 20;
+const STEP: usize = 16 << 20;
+const LEFT_FREE: usize = 32 << 20;
 
 /// Returns whether there is memory for this many more bytes at present. This check turns most failures of large
 /// allocations into errors: an allocation that fails without it ends the process.
@@ -84,8 +89,7 @@ impl LineBuffer {
         if self.lost.is_some() {
             return;
         }
-        // Doubles the capacity; if that is too much, takes only what is needed.
-        if self.bytes.try_reserve(read.len()).is_err() && self.bytes.try_reserve_exact(read.len()).is_err() {
+        if !self.has_space_for(read.len()) {
             let begin = memchr::memrchr(b'\n', &self.bytes).map_or(0, |end| end + 1);
             self.lost = Some(self.bytes.len() - begin + read.len());
             self.bytes.truncate(begin);
@@ -94,6 +98,20 @@ impl LineBuffer {
             return;
         }
         self.bytes.extend_from_slice(read);
+    }
+
+    /// Makes space for more bytes, and returns whether there is memory for them. A large line leaves some memory to the rest of the
+    /// program: others, such as the garbage collector of Node, end the process if there is none.
+    fn has_space_for(&mut self, more: usize) -> bool {
+        let length = self.bytes.len();
+        if self.bytes.capacity() - length >= more {
+            return true;
+        }
+        if length < LARGE {
+            return self.bytes.try_reserve(more).is_ok();
+        }
+        let step = [length, STEP].map(|step| step.max(more)).into_iter().find(|step| has_memory_for(step + LEFT_FREE));
+        step.is_some_and(|step| self.bytes.try_reserve_exact(step).is_ok())
     }
 
     /// Returns the next line, without its end; `None` until more bytes arrive.
