@@ -23,10 +23,10 @@ pub(crate) fn is_glob(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
 
-/// Whether a path exists that both globs match. With `hides_dots`, the wildcards of the first do not match a `.` at the beginning of
+/// Whether a path exists that both globs, which are in lower case, match. With `hides_dots`, the wildcards of the first do not match a `.` at the beginning of
 /// a name. Too complex globs may match.
 pub(crate) fn may_overlap(first: &str, second: &str, hides_dots: bool) -> bool {
-    if !ends_agree(first, second) {
+    if !Ends::of(first).agree(Ends::of(second)) {
         return false;
     }
     let (Some(first), Some(second)) = (alternatives(first), alternatives(second)) else { return true };
@@ -36,24 +36,61 @@ pub(crate) fn may_overlap(first: &str, second: &str, hides_dots: bool) -> bool {
     })
 }
 
-/// Whether the texts before the first wildcards and behind the last ones can belong to one path.
-fn ends_agree(first: &str, second: &str) -> bool {
-    const WILD: [char; 8] = ['*', '?', '[', ']', '{', '}', ',', '\\'];
-    let start = |glob: &str| glob.find(WILD).unwrap_or(glob.len());
-    let end = |glob: &str| match glob.rfind(WILD) {
-        // `**/` stands for nothing, too.
-        Some(at) if glob[at + 1..].starts_with('/') => at + 2,
-        Some(at) => at + 1,
-        None => 0,
-    };
-    if !first.is_ascii() || !second.is_ascii() {
-        return true;
+/// The texts of a glob before its first wildcard and behind its last one. Nothing, if not all of its letters are those of ASCII.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends<'a>(Option<(&'a str, &'a str)>);
+
+/// Where the ends of a glob are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndsAt(Option<(usize, usize)>);
+
+impl EndsAt {
+    pub(crate) fn new(glob: &str) -> Self {
+        const WILD: [char; 8] = ['*', '?', '[', ']', '{', '}', ',', '\\'];
+        if !glob.is_ascii() {
+            return Self(None);
+        }
+        let start = glob.find(WILD).unwrap_or(glob.len());
+        let end = match glob.rfind(WILD) {
+            // `**/` stands for nothing, too.
+            Some(at) if glob[at + 1..].starts_with('/') => at + 2,
+            Some(at) => at + 1,
+            None => 0,
+        };
+        Self(Some((start, end)))
     }
-    let (a, b) = (&first[..start(first)], &second[..start(second)]);
-    let shorter = a.len().min(b.len());
-    let (c, d) = (&first[end(first)..], &second[end(second)..]);
-    let tail = c.len().min(d.len());
-    a[..shorter].eq_ignore_ascii_case(&b[..shorter]) && c[c.len() - tail..].eq_ignore_ascii_case(&d[d.len() - tail..])
+
+    /// The ends of the glob that they were made for.
+    pub(crate) fn of(self, glob: &str) -> Ends<'_> {
+        Ends(self.0.map(|(start, end)| (&glob[..start], &glob[end..])))
+    }
+}
+
+impl<'a> Ends<'a> {
+    pub(crate) fn of(glob: &'a str) -> Self {
+        EndsAt::new(glob).of(glob)
+    }
+
+    /// The text before the first wildcard alone.
+    pub(crate) fn beginning(self) -> Self {
+        Self(self.0.map(|(start, _)| (start, "")))
+    }
+
+    /// The folder that every path is in, without the last `/`.
+    pub(crate) fn folder(self) -> Option<&'a str> {
+        self.0
+            .and_then(|(start, _)| start.rsplit_once('/'))
+            .map(|(folder, _)| folder)
+            .filter(|folder| !folder.is_empty())
+    }
+
+    /// Whether the texts, which are in lower case, can belong to one path.
+    pub(crate) fn agree(self, other: Ends<'_>) -> bool {
+        let (Some((a, c)), Some((b, d))) = (self.0, other.0) else { return true };
+        let (a, b, c, d) = (a.as_bytes(), b.as_bytes(), c.as_bytes(), d.as_bytes());
+        let (shorter, tail) = (a.len().min(b.len()), c.len().min(d.len()));
+        a[..shorter] == b[..shorter] && c[c.len() - tail..] == d[d.len() - tail..]
+    }
 }
 
 /// The globs that the braces of a glob stand for.

@@ -8,7 +8,7 @@
 //! - `arguments`: the arguments of a call by meaning
 //! - `command`: shell commands, taken apart with a recogniser of the text that every shell reads in the same way
 //! - `programs`: the table of programs and of their options that do more than a careless rule says
-//! - `rules`: a list of rules with an index
+//! - `rules`: a list of rules with an index; `path_index`, `names` and `pieces` are its parts
 //! - `presets`: rule sets that come with the SDK
 //! - `mcp`: names of tools of MCP servers
 //! - `path`, `glob`, `host`: targets of files and of requests
@@ -26,7 +26,10 @@ mod host;
 mod kinds;
 mod load;
 mod mcp;
+mod names;
 mod path;
+mod path_index;
+mod pieces;
 mod presets;
 mod programs;
 mod rule;
@@ -36,6 +39,7 @@ mod warnings;
 
 use std::fmt;
 use std::path::Path;
+use std::rc::Rc;
 
 use kimi_agent_protocol::error::{Result, invalid_option};
 use kimi_agent_protocol::messages::{ToolCallInfo, ToolKind};
@@ -311,31 +315,20 @@ impl Policy {
         &'p self,
         call: Call<'_>,
         work_dir: &Path,
-        decide_part: impl Fn(&'p Self, Tool<'_>, &Part, &mut Work) -> Option<Verdict<'p>>,
+        decide_part: impl Fn(&'p Self, Tool<'_>, &Part, &mut Work<'p>) -> Option<Verdict<'p>>,
     ) -> PolicyVerdict {
         let parts = tools::parts(call, work_dir, self.needs());
-        let (lower, plain) = (call.name.to_lowercase(), mcp::plain_name(call.name));
-        let tool = Tool { name: call.name, lower: &lower, plain: &plain };
-        let mut strictest: Option<(Verdict<'_>, &Part)> = None;
-        let mut work = Work { left: MAX_WORK };
-        for part in &parts {
-            let Some(verdict) = decide_part(self, tool, part, &mut work) else {
-                // Less than `deny` could be weaker than with fewer rules.
-                return PolicyVerdict {
-                    decision: Decision::Deny,
-                    rule: None,
-                    source: None,
-                    reason: format!("the call {} has too many parts to decide about them", shown(call.name)),
-                    part: Some(call.name.to_owned()),
-                };
+        let mut work = Work { left: MAX_WORK, ..Work::default() };
+        let Some(strictest) = self.strictest(call.name, &parts, &mut work, decide_part) else {
+            // Less than `deny` could be weaker than with fewer rules.
+            return PolicyVerdict {
+                decision: Decision::Deny,
+                rule: None,
+                source: None,
+                reason: format!("the call {} has too many parts to decide about them", shown(call.name)),
+                part: Some(call.name.to_owned()),
             };
-            // Of parts with the same decision, the first one that decides counts: a shadow decides only if it is denied or asked.
-            if strictest.as_ref().is_none_or(|(known, _)| verdict.decision > known.decision)
-                || strictest.as_ref().is_some_and(|(known, part)| part.shadow && verdict.decision == known.decision)
-            {
-                strictest = Some((verdict, part));
-            }
-        }
+        };
         let Some((verdict, part)) = strictest else {
             return PolicyVerdict {
                 decision: self.default,
@@ -354,49 +347,104 @@ impl Policy {
         }
     }
 
+    /// The part with the strictest decision. Nothing, if the decisions take too much work.
+    #[allow(clippy::option_option, reason = "no decision, and no part")]
+    fn strictest<'p, 'c>(
+        &'p self,
+        name: &str,
+        parts: &'c [Part],
+        work: &mut Work<'p>,
+        decide_part: impl Fn(&'p Self, Tool<'_>, &Part, &mut Work<'p>) -> Option<Verdict<'p>>,
+    ) -> Option<Option<(Verdict<'p>, &'c Part)>> {
+        let (lower, plain) = (name.to_lowercase(), mcp::plain_name(name));
+        let tool = Tool { name, lower: &lower, plain: &plain };
+        let mut strictest: Option<(Verdict<'_>, &Part)> = None;
+        for part in parts {
+            let verdict = decide_part(self, tool, part, work)?;
+            // Of parts with the same decision, the first one that decides counts: a shadow decides only if it is denied or asked.
+            if strictest.as_ref().is_none_or(|(known, _)| verdict.decision > known.decision)
+                || strictest.as_ref().is_some_and(|(known, part)| part.shadow && verdict.decision == known.decision)
+            {
+                strictest = Some((verdict, part));
+            }
+        }
+        Some(strictest)
+    }
+
     fn needs(&self) -> Needs {
         let is_any = |is: fn(&RuleList) -> bool| is(&self.deny) || is(&self.ask);
         Needs { paths: is_any(RuleList::has_paths), hosts: is_any(RuleList::has_hosts) }
     }
 
-    /// The list and the text of the rule that decides about a call, and the decision.
-    pub(crate) fn deciding(&self, call: Call<'_>, work_dir: &Path) -> (Option<(&'static str, String)>, Decision) {
-        let verdict = self.check_call(call, work_dir);
-        let list = match verdict.decision {
-            Decision::Deny => "deny",
-            Decision::Ask => "ask",
-            Decision::Allow => "allow",
-        };
-        let is_in = |rules: &RuleList, text: &str| rules.rules.iter().any(|rule| rule.text == text);
-        // A `deny` rule that may match only asks.
-        let list = |text: &str| match list {
-            "ask" if !is_in(&self.ask, text) => "deny",
-            "deny" if !is_in(&self.deny, text) => "ask",
-            list => list,
-        };
-        (verdict.rule.map(|text| (list(&text), text)), verdict.decision)
+    /// The rule that decides about a call, and the decision. Takes the work off the limit.
+    pub(crate) fn deciding(&self, call: Call<'_>, work_dir: &Path, left: &mut usize) -> (Option<&Rule>, Decision) {
+        let parts = tools::parts(call, work_dir, self.needs());
+        let mut work = Work { left: MAX_WORK, ..Work::default() };
+        let strictest = self.strictest(call.name, &parts, &mut work, Self::decide_part);
+        *left = left.saturating_sub(MAX_WORK - work.left);
+        match strictest {
+            None => (None, Decision::Deny),
+            Some(None) => (None, self.default),
+            Some(Some((verdict, _))) => (verdict.rule, verdict.decision),
+        }
     }
 
-    fn deny_part<'p>(&'p self, tool: Tool<'_>, part: &Part, work: &mut Work) -> Option<Verdict<'p>> {
-        let is_denied = |rule: &&Rule| rule.matches_liberally(tool, part) == Certainty::Yes;
-        let found = work.candidates(&self.deny, tool, part)?.find(is_denied);
+    /// The name of the list that the rule is in.
+    pub(crate) fn list_of(&self, rule: &Rule) -> &'static str {
+        let is_in = |list: &RuleList| list.rules.as_ptr_range().contains(&std::ptr::from_ref(rule));
+        if is_in(&self.deny) {
+            "deny"
+        } else if is_in(&self.ask) {
+            "ask"
+        } else {
+            "allow"
+        }
+    }
+
+    fn deny_part<'p>(&'p self, tool: Tool<'_>, part: &Part, work: &mut Work<'p>) -> Option<Verdict<'p>> {
+        let mut found = None;
+        for at in work.candidates(&self.deny, tool, part)? {
+            let rule = work.spend(&self.deny, at, tool)?;
+            if rule.matches_liberally(tool, part) == Certainty::Yes {
+                found = Some(rule);
+                break;
+            }
+        }
         let decision = if found.is_some() { Decision::Deny } else { Decision::Allow };
         Some(Verdict { decision, rule: found, is_certain: true })
     }
 
-    /// Whether an allow rule names the command that hides the part.
-    fn is_spelled(&self, tool: Tool<'_>, part: &Part, work: &mut Work) -> Option<bool> {
-        let Some(part) = part.spelled.as_ref() else { return Some(false) };
-        let is_spelled = |rule: &Rule| !rule.is_bare() && rule.matches_strictly(tool.name, part);
-        Some(work.candidates(&self.allow, tool, part)?.any(is_spelled))
+    /// The allow rule that surely matches the part, among those that may speak about it.
+    fn allowing<'p>(
+        &'p self,
+        tool: Tool<'_>,
+        part: &Part,
+        work: &mut Work<'p>,
+        may_speak: impl Fn(&Rule) -> bool,
+    ) -> Option<Option<&'p Rule>> {
+        for at in work.candidates(&self.allow, tool, part)? {
+            let rule = work.spend(&self.allow, at, tool)?;
+            if may_speak(rule) && rule.matches_strictly(tool.name, part) {
+                return Some(Some(rule));
+            }
+        }
+        Some(None)
     }
 
-    fn decide_part<'p>(&'p self, tool: Tool<'_>, part: &Part, work: &mut Work) -> Option<Verdict<'p>> {
-        if self.is_spelled(tool, part, work)? {
+    fn decide_part<'p>(&'p self, tool: Tool<'_>, part: &Part, work: &mut Work<'p>) -> Option<Verdict<'p>> {
+        // An allow rule can spell the command that hides the part.
+        if let Some(command) = part.spelled.as_ref()
+            && self.allowing(tool, command, work, |rule| !rule.is_bare())?.is_some()
+        {
             return Some(Verdict { decision: Decision::Allow, rule: None, is_certain: true });
         }
         let mut maybe = None;
-        for rule in work.candidates(&self.deny, tool, part)? {
+        let is_never_certain = part.is_never_certain();
+        for at in work.candidates(&self.deny, tool, part)? {
+            if maybe.is_some() && is_never_certain && !self.deny.rules[at].is_about_any() {
+                continue;
+            }
+            let rule = work.spend(&self.deny, at, tool)?;
             match rule.matches_liberally(tool, part) {
                 Certainty::Yes => {
                     return Some(Verdict { decision: Decision::Deny, rule: Some(rule), is_certain: true });
@@ -404,16 +452,16 @@ impl Policy {
                 Certainty::Maybe => maybe = maybe.or(Some(rule)),
                 Certainty::No => {}
             }
-            // No rule is certain about a glob.
-            if maybe.is_some() && part.is_glob() {
-                break;
-            }
         }
         if maybe.is_some() {
             return Some(Verdict { decision: self.undecidable(), rule: maybe, is_certain: false });
         }
         let mut asks = None;
-        for rule in work.candidates(&self.ask, tool, part)? {
+        for at in work.candidates(&self.ask, tool, part)? {
+            if asks.is_some() && is_never_certain && !self.ask.rules[at].is_about_any() {
+                continue;
+            }
+            let rule = work.spend(&self.ask, at, tool)?;
             // A stricter default is weakened only for what the rule surely matches.
             if rule.matches_strictly(tool.name, part) {
                 return Some(Verdict { decision: Decision::Ask, rule: Some(rule), is_certain: true });
@@ -429,9 +477,7 @@ impl Policy {
         if part.shadow {
             return Some(Verdict { decision: Decision::Allow, rule: None, is_certain: true });
         }
-        if let Some(rule) =
-            work.candidates(&self.allow, tool, part)?.find(|rule| rule.matches_strictly(tool.name, part))
-        {
+        if let Some(rule) = self.allowing(tool, part, work, |_| true)? {
             return Some(Verdict { decision: Decision::Allow, rule: Some(rule), is_certain: true });
         }
         let is_undecidable = matches!(part.target, Target::Opaque(_));
@@ -475,23 +521,50 @@ const MAX_WORK: usize = 5_000_000;
 /// The work of a comparison with a rule, besides the bytes.
 const RULE: usize = 50;
 
-/// The work that the parts of a call may still take together.
-struct Work {
+/// The bytes of a name that are searched in one unit.
+const SEARCHED: usize = 16;
+
+/// The work that the parts of a call may still take together, and what they have in common.
+#[derive(Default)]
+struct Work<'p> {
     left: usize,
+    /// The rules of each list that the name of the tool leads to.
+    named: Vec<(&'p RuleList, Rc<[usize]>)>,
+    /// The work of a comparison with the part.
+    weight: usize,
 }
 
-impl Work {
-    /// Returns the rules that can match a part, unless the comparison takes too much work.
-    fn candidates<'p>(
-        &mut self,
-        rules: &'p RuleList,
-        tool: Tool<'_>,
-        part: &Part,
-    ) -> Option<impl Iterator<Item = &'p Rule>> {
-        let found = rules.candidates(tool, part);
-        let work = found.len().saturating_mul(part.weight().saturating_add(RULE)).saturating_add(RULE);
-        self.left = self.left.checked_sub(work)?;
-        Some(found.into_iter().map(|at| &rules.rules[at]))
+impl<'p> Work<'p> {
+    fn take(&mut self, units: usize) -> Option<()> {
+        self.left = self.left.checked_sub(units)?;
+        Some(())
+    }
+
+    /// Returns the places of the rules that can match a part, unless finding them takes too much work.
+    fn candidates(&mut self, rules: &'p RuleList, tool: Tool<'_>, part: &Part) -> Option<Vec<usize>> {
+        let known = self.named.iter().find(|(list, _)| std::ptr::eq(*list, rules));
+        let named = match known.map(|(_, named)| Rc::clone(named)) {
+            Some(named) => named,
+            None => {
+                let (named, steps) = rules.named(tool);
+                self.take(steps)?;
+                let named: Rc<[usize]> = named.into();
+                self.named.push((rules, Rc::clone(&named)));
+                named
+            }
+        };
+        let (found, steps) = rules.candidates(tool, part, &named);
+        self.take(found.len().saturating_add(steps).saturating_add(RULE))?;
+        self.weight = part.weight().saturating_add(RULE);
+        Some(found)
+    }
+
+    /// Returns a rule that is compared with the part of the candidates, unless the comparison takes too much work.
+    fn spend(&mut self, rules: &'p RuleList, at: usize, tool: Tool<'_>) -> Option<&'p Rule> {
+        let rule = &rules.rules[at];
+        let name = if rule.mcp().is_some() { tool.plain.len() / SEARCHED } else { 0 };
+        self.take(self.weight.saturating_add(name))?;
+        Some(rule)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reading rule sets: TOML, JSON, and mappings of the program.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use kimi_agent_protocol::error::{Error, Result, invalid_option};
@@ -24,12 +25,19 @@ fn wrong(text: String) -> Error {
 struct Origin<'a> {
     file: Option<&'a str>,
     text: Option<&'a str>,
+    /// Where the lines of the text begin.
+    lines: Vec<usize>,
 }
 
-impl Origin<'_> {
+impl<'a> Origin<'a> {
+    fn new(file: Option<&'a str>, text: Option<&'a str>) -> Self {
+        let ends = text.into_iter().flat_map(|text| text.match_indices('\n').map(|(at, _)| at + 1));
+        Self { file, text, lines: std::iter::once(0).chain(ends).collect() }
+    }
+
     /// The place of a byte of the text, and the same for errors.
     fn place(&self, at: Option<usize>, fallback: &str) -> String {
-        let line = at.zip(self.text).map(|(at, text)| 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count());
+        let line = at.filter(|_| self.text.is_some()).map(|at| self.lines.partition_point(|start| *start <= at));
         match (self.file, line) {
             (Some(file), Some(line)) => format!("{file}:{line}"),
             (Some(file), None) => format!("{file}: {fallback}"),
@@ -37,6 +45,26 @@ impl Origin<'_> {
             (None, None) => fallback.to_owned(),
         }
     }
+}
+
+/// The strings of a text in JSON, with their quotes, and the first place of each.
+fn strings(text: &str) -> HashMap<&str, usize> {
+    let mut found = HashMap::new();
+    let mut start = None;
+    let mut is_escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match start {
+            _ if is_escaped => is_escaped = false,
+            Some(_) if byte == b'\\' => is_escaped = true,
+            Some(from) if byte == b'"' => {
+                found.entry(&text[from..=at]).or_insert(from);
+                start = None;
+            }
+            None if byte == b'"' => start = Some(at),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// A value of a rule set, with its place in the text.
@@ -68,7 +96,7 @@ impl Policy {
     /// # Ok::<(), kimi_agent_protocol::Error>(())
     /// ```
     pub fn from_toml(text: &str) -> Result<Self> {
-        from_toml(&Origin { file: None, text: Some(text) }, text)
+        from_toml(&Origin::new(None, Some(text)), text)
     }
 
     /// Reads a rule set in JSON.
@@ -83,7 +111,7 @@ impl Policy {
     /// # Ok::<(), kimi_agent_protocol::Error>(())
     /// ```
     pub fn from_json(text: &str) -> Result<Self> {
-        from_json(&Origin { file: None, text: Some(text) }, text)
+        from_json(&Origin::new(None, Some(text)), text)
     }
 
     /// Returns a rule set that comes with the SDK: `read-only` or `edit-files`.
@@ -139,7 +167,7 @@ impl Policy {
     /// # Ok::<(), kimi_agent_protocol::Error>(())
     /// ```
     pub fn from_value(value: &Value) -> Result<Self> {
-        from_value(&Origin { file: None, text: None }, value)
+        from_value(&Origin::new(None, None), value)
     }
 
     /// Reads the file of a rule set: JSON if its name ends with `.json`, else TOML.
@@ -164,7 +192,7 @@ impl Policy {
         let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
         let text = String::from_utf8(bytes).map_err(|_| failed("expected text in UTF-8".to_owned()))?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned();
-        let origin = Origin { file: Some(&name), text: Some(&text) };
+        let origin = Origin::new(Some(&name), Some(&text));
         let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
         if is_json { from_json(&origin, &text) } else { from_toml(&origin, &text) }
     }
@@ -264,10 +292,8 @@ fn from_value(origin: &Origin<'_>, value: &Value) -> Result<Policy> {
         }
     };
     // The first place at which the text has the same string: JSON values carry no places.
-    let find = |value: &str| {
-        let written = serde_json::to_string(value).ok()?;
-        origin.text.and_then(|text| text.find(&written))
-    };
+    let places = origin.text.map(strings).unwrap_or_default();
+    let find = |value: &str| places.get(&*serde_json::to_string(value).ok()?).copied();
     let mut raw = Raw::default();
     let sources = map.get(SOURCES);
     for (key, value) in map.iter().filter(|(key, _)| *key != SOURCES) {

@@ -53,6 +53,11 @@ impl McpPattern {
         Self { server: server.to_owned(), tool: tool.to_owned(), plain: (plain_server, plain_tool), other, longer }
     }
 
+    /// The server and the tool in plain form.
+    pub(crate) fn plain(&self) -> (&str, &str) {
+        (&self.plain.0, &self.plain.1)
+    }
+
     /// Whether the tool surely has one of these names. A name with several `__` can be read in several ways.
     pub(crate) fn matches_strictly(&self, names: &[McpName]) -> bool {
         names.iter().all(|name| wildcard(&self.server, &name.server) && wildcard(&self.tool, &name.tool))

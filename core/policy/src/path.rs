@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::path::{Component, Path, PathBuf, Prefix, PrefixComponent};
 
-use crate::glob::{is_glob, may_overlap};
+use crate::glob::{Ends, EndsAt, is_glob, may_overlap};
 use crate::rule::Certainty;
 
 /// Longer paths are not read.
@@ -209,9 +209,31 @@ impl FilePath {
         self.forms.iter().map(weight).sum()
     }
 
-    /// Whether rules have to be compared that name no part of the path.
-    pub(crate) fn is_wide(&self) -> bool {
-        self.whole || self.glob.is_some() || is_glob(&self.text)
+    /// The forms that rules which deny compare.
+    pub(crate) fn forms(&self) -> impl Iterator<Item = &str> {
+        self.forms.iter().map(|form| &**form)
+    }
+
+    /// Whether it is compared with the globs of rules as a glob, too.
+    pub(crate) fn is_glob_like(&self) -> bool {
+        self.glob.is_some() || is_glob(&self.text)
+    }
+
+    /// Whether what is below the path is meant, too.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Whether the shell or a program decides what the glob stands for.
+    pub(crate) fn may_be_any(&self) -> bool {
+        self.text.contains(['$', '`', '~'])
+    }
+
+    /// Whether it is the glob of a search that begins at the working directory. It finds what is in the folders there: a rule for
+    /// one of these is not about the search.
+    pub(crate) fn skips_folders(&self) -> bool {
+        let folder = self.text.rsplit_once('/').map_or("", |(folder, _)| folder);
+        matches!(folder, "" | "**" | ".") && self.glob != Some(GlobUse::Shell)
     }
 
     /// Whether the call names files by a glob.
@@ -255,6 +277,9 @@ pub(crate) struct PathPattern {
     /// What the glob begins with, up to its first wildcard, without the last `/`.
     start: String,
     is_absolute: bool,
+    /// The ends of `lower` and of `folder`.
+    ends: EndsAt,
+    folder_ends: Option<EndsAt>,
 }
 
 impl PathPattern {
@@ -293,22 +318,64 @@ impl PathPattern {
         let start = lower.split(['*', '?', '[', '{']).next().unwrap_or_default();
         let start =
             if start.len() < lower.len() { start.rsplit_once('/').map_or("", |(start, _)| start) } else { start };
-        Ok(Self { start: start.to_owned(), glob, lower, folder, is_absolute })
+        let ends = EndsAt::new(&lower);
+        let folder_ends = folder.as_deref().map(EndsAt::new);
+        Ok(Self { start: start.to_owned(), glob, lower, folder, is_absolute, ends, folder_ends })
     }
 
-    /// A part of the path that every path that matches has, in lower case.
-    pub(crate) fn literal_part(&self) -> Option<&str> {
-        let is_literal = |part: &&str| {
-            !part.is_empty() && part.is_ascii() && !part.contains(['*', '?', '[', ']', '{', '}', ',', '\\'])
-        };
-        self.lower.split('/').filter(is_literal).max_by_key(|part| part.len())
+    /// The names of folders and files that every path which matches has, in lower case.
+    pub(crate) fn literal_parts(&self) -> impl Iterator<Item = &str> {
+        self.plain_parts().filter(|part| !part.contains(['*', '?']))
     }
 
-    /// The ending of the names that match, as `*.pem`, in lower case, if the last part is such a name.
-    pub(crate) fn ending(&self) -> Option<&str> {
-        let last = self.lower.rsplit('/').next()?;
-        last.strip_prefix("*.").filter(|ending| ending.bytes().all(|byte| byte.is_ascii_alphanumeric()))?;
-        Some(last)
+    /// Texts in further names that every path which matches has, in lower case.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &str> {
+        let parts = self.plain_parts().filter(|part| part.contains(['*', '?']) && self.lower.is_ascii());
+        parts
+            .filter_map(|part| part.split(['*', '?']).max_by_key(|piece| piece.len()))
+            .filter(|piece| !piece.is_empty())
+    }
+
+    /// The parts of the glob that are in no braces or brackets.
+    fn plain_parts(&self) -> impl Iterator<Item = &str> {
+        let mut depth = 0_usize;
+        let parts = self.lower.split('/').filter(move |part| {
+            let is_outside = depth == 0;
+            depth = (depth + part.matches(['{', '[']).count()).saturating_sub(part.matches(['}', ']']).count());
+            is_outside && part.is_ascii() && !part.contains(['[', ']', '{', '}', ',']) && !part.is_empty()
+        });
+        parts.filter(|_| !self.has_escape())
+    }
+
+    /// The text before the first wildcard, without the last `/`.
+    pub(crate) fn start(&self) -> &str {
+        &self.start
+    }
+
+    /// Whether `\\` changes what a sign means.
+    pub(crate) fn has_escape(&self) -> bool {
+        self.lower.contains('\\')
+    }
+
+    /// Whether it is about files in any folder.
+    pub(crate) fn is_deep(&self) -> bool {
+        self.lower.starts_with("**/")
+    }
+
+    /// Whether it is `*`.
+    pub(crate) fn is_any_name(&self) -> bool {
+        self.lower == "*"
+    }
+
+    /// Whether it is about all files of a folder that is in no other.
+    pub(crate) fn is_folder_of_one_place(&self) -> bool {
+        self.folder.is_some() && !self.lower.starts_with("**/.")
+    }
+
+    /// The ends of the globs that a path has to match.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = Ends<'_>> {
+        let folder = self.folder.as_ref().zip(self.folder_ends);
+        [self.ends.of(&self.lower)].into_iter().chain(folder.map(|(folder, ends)| ends.of(folder)))
     }
 
     /// A path that matches.
@@ -343,10 +410,7 @@ impl PathPattern {
         };
         if path.forms.iter().any(is_meant) {
             Certainty::Yes
-        } else if !path.certain
-            || self.may_be_same(path)
-            || (path.whole && self.lower.starts_with("**/") && path.resolved.is_dir())
-        {
+        } else if !path.certain || self.may_be_same(path) || (path.whole && self.is_deep() && path.resolved.is_dir()) {
             Certainty::Maybe
         } else {
             Certainty::No
@@ -389,16 +453,10 @@ impl PathPattern {
         let text = &path.text;
         let extension = text.rsplit_once("*.").map(|(_, extension)| extension);
         let hides_dots = glob == GlobUse::Shell || extension.is_some_and(|extension| SOURCES.contains(&extension));
-        if text.contains(['$', '`', '~']) {
+        if path.may_be_any() {
             return Certainty::Maybe;
         }
-        // A search in a folder finds what is in the folders of it: a rule for one of these is not about the search.
-        let folder = text.rsplit_once('/').map_or("", |(folder, _)| folder);
-        if self.folder.is_some()
-            && matches!(folder, "" | "**" | ".")
-            && glob == GlobUse::Search
-            && !self.lower.starts_with("**/.")
-        {
+        if path.skips_folders() && self.is_folder_of_one_place() {
             return Certainty::No;
         }
         let may = path.forms.iter().any(|form| {

@@ -108,9 +108,24 @@ impl Rule {
         self.named_mcp.is_some()
     }
 
+    /// The tool of an MCP server that it is about.
+    pub(crate) fn mcp(&self) -> Option<&McpPattern> {
+        self.named_mcp.as_ref().or_else(|| self.pattern.as_ref()?.mcp.as_ref())
+    }
+
+    /// The name of the tool in lower case.
+    pub(crate) fn lower(&self) -> &str {
+        &self.lower
+    }
+
     /// Whether it is about any target of its kind.
     pub(crate) fn is_bare(&self) -> bool {
         self.pattern.is_none()
+    }
+
+    /// Whether it is about any target of its kind, also about one that cannot be decided.
+    pub(crate) fn is_about_any(&self) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| pattern.text == "*")
     }
 
     /// The kind of the tools that it is about, if it is known.
@@ -171,7 +186,7 @@ impl Rule {
             return Certainty::No;
         }
         match &part.target {
-            Target::Command(command) => pattern.command.matches_liberally(command.words()),
+            Target::Command(command) => pattern.command.matches_liberally(command),
             Target::Path(path) => {
                 pattern.path.as_ref().map_or(Certainty::No, |pattern| pattern.matches_liberally(path))
             }
@@ -228,7 +243,7 @@ fn allows_tool(name: &str, tool: &str, part: &Part) -> bool {
 }
 
 /// Whether a part is of this kind.
-fn concerns(kind: Kind, part: &Part) -> Certainty {
+pub(crate) fn concerns(kind: Kind, part: &Part) -> Certainty {
     let Some(known) = part.kind else {
         return match &part.target {
             Target::Command(_) => (kind == Kind::Execute).into(),

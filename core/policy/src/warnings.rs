@@ -1,6 +1,7 @@
 //! Rules that can never decide: no call matches them, or another rule decides first. The engine itself says so, about calls that
 //! are made for each rule.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
@@ -9,27 +10,40 @@ use crate::kinds::{Kind, kind_of_tool};
 use crate::rule::{Rule, Subject};
 use crate::{Call, Decision, Policy};
 
+/// The work of all comparisons of a policy with calls that are made for its rules, in the units of a decision. A few hundred rules
+/// never take as much.
+const MAX_WORK: usize = 30_000_000;
+
 /// Returns the warnings of a policy.
 pub(crate) fn find(policy: &Policy) -> Vec<String> {
     // No file of this directory exists, so no path is a link.
     let work_dir = Path::new(if cfg!(windows) { r"C:\no-such-directory\work" } else { "/no-such-directory/work" });
     let lists = [("deny", &policy.deny), ("ask", &policy.ask), ("allow", &policy.allow)];
+    let current_dir = std::env::current_dir().ok();
     let mut warnings = Vec::new();
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
+    let (mut left, mut unchecked) = (MAX_WORK, 0);
     for (list, rules) in lists {
         for rule in rules.rules.iter().filter(|rule| !rule.source.starts_with("preset ")) {
             let reason = if seen.insert((list, rule.text.trim())) {
-                problem(policy, list, rule, work_dir)
+                let reason = problem(policy, list, rule, current_dir.as_deref());
+                unchecked += usize::from(reason.is_none() && left == 0);
+                reason.or_else(|| if left > 0 { hidden(policy, list, rule, work_dir, &mut left) } else { None })
             } else {
                 Some(format!("it has no effect, because {list} {:?} decides first", rule.text.trim()))
             };
             warnings.extend(reason.map(|reason| format!("{}: {list} {:?}: {reason}", rule.source, rule.text)));
         }
     }
+    if unchecked > 0 {
+        warnings.push(format!(
+            "the last {unchecked} rules were not compared with the others, because too many rules are about the same calls"
+        ));
+    }
     warnings
 }
 
-fn problem(policy: &Policy, list: &str, rule: &Rule, work_dir: &Path) -> Option<String> {
+fn problem(policy: &Policy, list: &str, rule: &Rule, current_dir: Option<&Path>) -> Option<String> {
     if let Some(reason) = never_matches(rule) {
         return Some(reason);
     }
@@ -44,33 +58,36 @@ fn problem(policy: &Policy, list: &str, rule: &Rule, work_dir: &Path) -> Option<
                 .is_some_and(|path| path.is_outside(work_dir))
         };
         let is_about_files = rule.kind().is_some_and(|kind| !matches!(kind, Kind::Execute | Kind::Mcp));
-        if is_about_files && std::env::current_dir().is_ok_and(|work_dir| is_outside(&work_dir)) {
+        if is_about_files && current_dir.is_some_and(is_outside) {
             return Some("it allows paths outside of the working directory".to_owned());
         }
         if policy.default == Decision::Allow && policy.ask.is_empty() && policy.deny.is_empty() {
             return Some("it has no effect, because the default is `allow`".to_owned());
         }
     }
+    None
+}
+
+/// Why the rule decides about none of the calls that are made for it.
+fn hidden(policy: &Policy, list: &str, rule: &Rule, work_dir: &Path, left: &mut usize) -> Option<String> {
     let witnesses = witnesses(rule);
     if witnesses.is_empty() {
         return None;
     }
-    let own = format!("{list}\u{0}{}", rule.text);
     let mut first = None;
     for witness in &witnesses {
         let call =
             Call { name: &witness.name, kind: witness.kind, arguments: Some(&witness.arguments), ..Call::default() };
-        let (decided, decision) = policy.deciding(call, work_dir);
-        match decided {
-            Some((by, text)) if format!("{by}\u{0}{text}") == own => return None,
-            Some((by, text)) => first = first.or(Some((by, text.to_owned()))),
+        match policy.deciding(call, work_dir, left) {
+            (Some(by), _) if by.text == rule.text && policy.list_of(by) == list => return None,
+            (Some(by), _) => first = first.or(Some(by)),
             // The rule may decide about other calls than this one.
-            None if decision != Decision::Allow => {}
-            None => return None,
+            (None, decision) if decision != Decision::Allow => {}
+            (None, _) => return None,
         }
     }
-    if let Some((by, text)) = first {
-        return Some(format!("it has no effect, because {by} {text:?} decides first"));
+    if let Some(by) = first {
+        return Some(format!("it has no effect, because {} {:?} decides first", policy.list_of(by), by.text));
     }
     Some(if list == "allow" {
         "it never allows a call that can be decided; spell the command, the path or the options that it is about"

@@ -111,27 +111,73 @@ fn targets_behind_limits_are_not_allowed() {
     }
 }
 
+/// `tests/limits/inputs` counts what the decisions take.
 #[test]
 fn ten_thousand_rules_are_an_index() {
-    let rule = |kind: &str, n: usize| match kind {
-        "execute" => format!("execute(program{n} *)"),
-        "fetch" => format!("fetch(host{n}.example)"),
-        _ => format!("edit(folder{n}/**)"),
-    };
-    let deny: Vec<String> = (0..10_000).map(|n| rule(["execute", "fetch", "edit"][n % 3], n)).collect();
-    let policy = Policy::from_value(&json!({"deny": deny, "allow": ["execute(ls *)"]})).unwrap();
-    assert_eq!(policy.warnings(), [] as [&str; 0]);
-    let decide = |call: Value| policy.check_json(&call, "/work").unwrap().decision;
-    for _ in 0..300 {
-        assert_eq!(decide(json!({"name": "Shell", "arguments": {"command": "ls -la src"}})), Decision::Allow);
-        assert_eq!(decide(json!({"name": "Shell", "arguments": {"command": "ls; program9999 x"}})), Decision::Deny);
-        assert_eq!(decide(json!({"name": "Edit", "arguments": {"path": "folder9998/a"}})), Decision::Deny);
-        assert_eq!(
-            decide(json!({"name": "FetchURL", "arguments": {"url": "https://host9997.example/"}})),
-            Decision::Deny
-        );
-        assert_eq!(decide(json!({"name": "delete_file", "arguments": {"path": "."}})), Decision::Deny);
+    let shell = |command: &str| json!({"name": "Shell", "arguments": {"command": command}});
+    let file = |name: &str, path: &str| json!({"name": name, "arguments": {"path": path}});
+    let fetch = |url: &str| json!({"name": "FetchURL", "arguments": {"url": url}});
+    let tool = |name: &str| json!({"name": name, "arguments": {"id": 1}});
+    let glob = |pattern: &str| json!({"name": "Glob", "arguments": {"pattern": pattern}});
+    for (rule, other, calls) in [
+        ("execute(program# *)", "execute(ls *)", [shell("program19999 x"), shell("ls src; $X"), shell("ls src")]),
+        (
+            "execute(git push b#)",
+            "execute(git log *)",
+            [shell("git push b19999"), shell("git push $X"), shell("git log")],
+        ),
+        ("execute(git -c o#)", "execute(git log)", [shell("git -c o19999 x"), shell("git $X"), shell("git log")]),
+        (
+            "execute(git --option# *)",
+            "execute(git log)",
+            [shell("git --option19999 x"), shell("git $X"), shell("git log")],
+        ),
+        ("execute(tool#-* *)", "execute(ls *)", [shell("tool19999-x"), shell("$X"), shell("ls a")]),
+        (
+            "edit(pkg/p#/**)",
+            "edit(src/**)",
+            [file("Edit", "pkg/p19999/a"), file("Edit", "$X/a"), file("Edit", "src/a")],
+        ),
+        (
+            "edit(pkg/p#/**)",
+            "delete(src/*)",
+            [file("delete_file", "."), file("delete_file", "*"), file("delete_file", "src/a")],
+        ),
+        ("read(**/s#-*)", "read(src/**)", [file("Read", "s19999-x"), file("Read", "$X"), file("Read", "src/a")]),
+        ("read(f#/a.txt)", "search(**)", [file("Read", "f19999/a.txt"), glob("f19*/*.txt"), glob("**/*.py")]),
+        (
+            "fetch(*.h#.example)",
+            "fetch(a.example)",
+            [fetch("http://x.h19999.example"), fetch("http://h10000@x/"), fetch("http://a.example/")],
+        ),
+        ("mcp(server#/*)", "mcp(a/b)", [tool("mcp__server19999__x"), tool("frobnicate"), tool("mcp__a__b")]),
+        (
+            "mcp(server#/get)",
+            "mcp(a/b)",
+            [tool("mcp__server19999__get"), json!({"name": "get", "kind": "mcp", "arguments": {}}), tool("mcp__a__b")],
+        ),
+        (
+            "mcp(github/get_#_*)",
+            "mcp(a/b)",
+            [tool("mcp__github__get_19999_x"), json!({"name": "x (get_19999_x)"}), tool("mcp__a__b")],
+        ),
+        ("mcp__s#x__*", "mcp(a/b)", [tool("mcp__s19999x__get"), json!({"name": "a s19999x get"}), tool("mcp__a__b")]),
+        ("tool_#_*", "mcp(a/b)", [tool("tool_19999_x"), json!({"name": "rm", "kind": "execute"}), tool("mcp__a__b")]),
+    ] {
+        let deny: Vec<String> = (10_000..20_000).map(|n| rule.replace('#', &n.to_string())).collect();
+        let policy = Policy::from_value(&json!({"deny": deny, "allow": [other]})).unwrap();
+        let decisions = calls.map(|call| policy.check_json(&call, "/work").unwrap().decision);
+        assert_eq!(decisions, [Decision::Deny, Decision::Ask, Decision::Allow], "{rule}");
+        assert_eq!(policy.warnings(), [] as [&str; 0], "{rule}");
     }
+}
+
+#[test]
+fn rules_that_share_all_calls_are_compared_in_part() {
+    let allow: Vec<String> = (10_000..15_000).map(|n| format!("execute(* --option{n})")).collect();
+    let policy = Policy::from_value(&json!({ "allow": allow })).unwrap();
+    let [warning] = policy.warnings() else { panic!("{} warnings", policy.warnings().len()) };
+    assert!(warning.contains("rules were not compared with the others"), "{warning}");
 }
 
 #[test]

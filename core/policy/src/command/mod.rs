@@ -8,6 +8,7 @@ mod shell;
 mod word;
 mod wrappers;
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use crate::programs::{self, Danger};
@@ -39,11 +40,34 @@ pub(crate) struct Command {
     pub(crate) dangers: Vec<Danger>,
     /// The words that name a file outside of the working directory, or through a link.
     pub(crate) outside: Vec<usize>,
+    /// Its words in lower case, made for the first rule that needs them. Nothing stands for a word that is not known.
+    lower: OnceCell<Vec<Option<LowerWord>>>,
+}
+
+/// A word as rules that deny or ask compare it.
+#[derive(Clone, Debug)]
+pub(crate) struct LowerWord {
+    pub(crate) text: String,
+    /// The path without `.`, `..` and empty parts, if the word is one.
+    pub(crate) path: Option<String>,
+}
+
+impl LowerWord {
+    pub(crate) fn new(word: &str) -> Self {
+        let text = word.to_lowercase();
+        let path = text.contains('/').then(|| pattern::plain_path(&text));
+        Self { text, path }
+    }
 }
 
 impl Command {
     pub(crate) fn words(&self) -> &[Word] {
         &self.all[self.from..]
+    }
+
+    pub(crate) fn lower_words(&self) -> &[Option<LowerWord>] {
+        let lower = |word: &Word| word.literal().map(LowerWord::new);
+        self.lower.get_or_init(|| self.words().iter().map(lower).collect())
     }
 
     /// The command as people read it.
@@ -173,7 +197,8 @@ impl Walker<'_> {
 
     fn push_command(&mut self, all: &Rc<[Word]>, from: usize, altered: Option<&'static str>, shadow: bool) {
         let dangers = if shadow { Vec::new() } else { programs::dangers(&all[from..]) };
-        let command = Command { all: Rc::clone(all), from, altered, dangers, outside: Vec::new() };
+        let command =
+            Command { all: Rc::clone(all), from, altered, dangers, outside: Vec::new(), lower: OnceCell::new() };
         self.push(Item::Command { command, shadow });
     }
 

@@ -1,6 +1,7 @@
 //! Command patterns of rules: words, in which `*` stands for any characters.
 
-use super::{Command, Word, base_name};
+use super::{Command, LowerWord, base_name};
+use crate::pieces::longest_piece;
 use crate::rule::Certainty;
 
 /// The words of a command pattern.
@@ -44,10 +45,26 @@ impl CommandPattern {
         self.lower.first().filter(|name| !name.contains('*')).map(|name| base_name(name))
     }
 
-    /// A word that every command that matches has, in lower case.
-    pub(crate) fn key_word(&self) -> Option<&str> {
-        let arguments = self.lower.get(1..)?;
-        arguments.iter().find(|word| !word.starts_with('-') && !word.contains(['*', '/'])).map(|word| &**word)
+    /// The words that every command that matches has, in lower case.
+    pub(crate) fn key_words(&self) -> impl Iterator<Item = &str> {
+        let is_key =
+            |word: &&str| !word.starts_with('-') && !word.contains(|c: char| "*/".contains(c) || c.is_whitespace());
+        self.lower.iter().skip(1).map(|word| &**word).filter(is_key)
+    }
+
+    /// The name of a long option that every command that matches has in some spelling, in lower case.
+    pub(crate) fn key_option(&self) -> Option<&str> {
+        self.lower
+            .iter()
+            .skip(1)
+            .filter_map(|word| long_option(word))
+            .find(|name| !name.is_empty() && !name.contains('*'))
+    }
+
+    /// A text that the name of every command that matches has, in lower case.
+    pub(crate) fn name_piece(&self) -> Option<&str> {
+        let name = self.lower.first()?;
+        longest_piece(name.rsplit(['/', '\\']).next().unwrap_or(name))
     }
 
     /// The text of a command that matches.
@@ -100,34 +117,26 @@ impl CommandPattern {
     }
 
     /// Whether the command may be one that is meant: with other options, in another directory, in another case.
-    pub(crate) fn matches_liberally(&self, words: &[Word]) -> Certainty {
+    pub(crate) fn matches_liberally(&self, command: &Command) -> Certainty {
         let Some((name, arguments)) = self.lower.split_first() else { return Certainty::Yes };
-        let mut certainty = match words.first() {
-            None => return Certainty::No,
-            Some(Word::Dynamic(_)) => Certainty::Maybe,
-            Some(Word::Literal(word)) => {
-                let word = word.to_lowercase();
-                if !wildcard(name, &word) && !wildcard(&base_name(name), &base_name(&word)) {
-                    return Certainty::No;
-                }
-                Certainty::Yes
+        let Some((first, given)) = command.lower_words().split_first() else { return Certainty::No };
+        let mut certainty = match first {
+            None => Certainty::Maybe,
+            Some(LowerWord { text, .. }) if !wildcard(name, text) && !wildcard(&base_name(name), &base_name(text)) => {
+                return Certainty::No;
             }
+            Some(_) => Certainty::Yes,
         };
-        let arguments: Vec<&String> = arguments.iter().filter(|pattern| *pattern != "*").collect();
-        if arguments.is_empty() {
-            return certainty;
-        }
-        let given: Vec<Option<String>> = words[1..].iter().map(|word| word.literal().map(str::to_lowercase)).collect();
         let has_unknown = given.iter().any(Option::is_none);
         let mut from = 0;
-        for pattern in arguments {
+        for pattern in arguments.iter().filter(|pattern| *pattern != "*") {
             let pattern: &str = pattern;
-            let is_meant = |word: &Option<String>| word.as_ref().is_some_and(|word| is_same_word(pattern, word));
+            let is_meant = |word: &Option<LowerWord>| word.as_ref().is_some_and(|word| is_same_word(pattern, word));
             if let Some(at) = given[from..].iter().position(is_meant) {
                 from += at + 1;
             } else if pattern.starts_with('-') {
                 // Options may stand anywhere, joined, abbreviated or in their other spelling.
-                match has_option(pattern, &given) {
+                match has_option(pattern, given.iter().flatten().map(|word| &*word.text)) {
                     Certainty::No if has_unknown => certainty = Certainty::Maybe,
                     Certainty::No => return Certainty::No,
                     Certainty::Maybe => certainty = Certainty::Maybe,
@@ -154,7 +163,7 @@ impl CommandPattern {
             let is_meant = |pattern: &&str| {
                 wildcard(pattern, word)
                     || wildcard(pattern, &base_name(word))
-                    || (pattern.starts_with('-') && has_option(pattern, &[Some(word.clone())]) == Certainty::Yes)
+                    || (pattern.starts_with('-') && has_option(pattern, [&**word]) == Certainty::Yes)
             };
             if patterns.peek().is_some_and(is_meant) {
                 patterns.next();
@@ -217,8 +226,8 @@ pub(crate) fn loose_words(text: &str) -> Vec<String> {
 }
 
 /// Whether a word is the one of a pattern, also with other spellings of a path.
-fn is_same_word(pattern: &str, word: &str) -> bool {
-    wildcard(pattern, word) || (word.contains('/') && wildcard(pattern, &plain_path(word)))
+fn is_same_word(pattern: &str, word: &LowerWord) -> bool {
+    wildcard(pattern, &word.text) || word.path.as_ref().is_some_and(|path| wildcard(pattern, path))
 }
 
 /// A path without `.`, `..` and empty parts.
@@ -237,16 +246,21 @@ pub(crate) fn plain_path(text: &str) -> String {
     format!("{root}{}", parts.join("/"))
 }
 
+/// The name of a long option, without its value.
+pub(crate) fn long_option(word: &str) -> Option<&str> {
+    word.strip_prefix("--").map(|name| name.split('=').next().unwrap_or(name))
+}
+
 /// Whether an option of a pattern is among the words: joined with others, abbreviated, with a value, or perhaps in its other
 /// spelling.
-fn has_option(pattern: &str, given: &[Option<String>]) -> Certainty {
-    let words = || given.iter().flatten().map(|word| &**word);
-    let long = |word: &str| word.strip_prefix("--").map(|name| name.split('=').next().unwrap_or(name).to_owned());
+fn has_option<'a>(pattern: &str, given: impl IntoIterator<Item = &'a str, IntoIter: Clone>) -> Certainty {
+    let given = given.into_iter();
+    let words = || given.clone();
     let is_cluster = |word: &str| word.len() > 1 && word.starts_with('-') && !word.starts_with("--");
-    if let Some(name) = long(pattern).filter(|name| !name.is_empty()) {
+    if let Some(name) = long_option(pattern).filter(|name| !name.is_empty()) {
         let is_same = |word: &str| {
-            long(word).is_some_and(|given| {
-                !given.is_empty() && (wildcard(&name, &given) || name.starts_with(&given) || given.starts_with(&name))
+            long_option(word).is_some_and(|given| {
+                !given.is_empty() && (wildcard(name, given) || name.starts_with(given) || given.starts_with(name))
             })
         };
         if words().any(is_same) {
@@ -262,7 +276,7 @@ fn has_option(pattern: &str, given: &[Option<String>]) -> Certainty {
         if words().any(|word| is_cluster(word) && word.contains(letter)) {
             continue;
         }
-        if words().any(|word| long(word).is_some_and(|name| name.starts_with(letter))) {
+        if words().any(|word| long_option(word).is_some_and(|name| name.starts_with(letter))) {
             certainty = Certainty::Maybe;
             continue;
         }
@@ -273,6 +287,9 @@ fn has_option(pattern: &str, given: &[Option<String>]) -> Certainty {
 
 /// Whether the text matches a pattern in which `*` stands for any characters.
 pub(crate) fn wildcard(pattern: &str, text: &str) -> bool {
+    if !pattern.contains('*') {
+        return pattern == text;
+    }
     let mut pieces = pattern.split('*');
     let first = pieces.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first) else { return false };

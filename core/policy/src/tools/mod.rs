@@ -96,9 +96,13 @@ impl Part {
         }
     }
 
-    /// Whether the target is a glob.
-    pub(crate) fn is_glob(&self) -> bool {
-        matches!(&self.target, Target::Path(path) if path.is_glob_of_call())
+    /// Whether no rule but one about any target surely matches it: a glob, or a command whose name only the shell knows.
+    pub(crate) fn is_never_certain(&self) -> bool {
+        match &self.target {
+            Target::Path(path) => path.is_glob_of_call(),
+            Target::Command(command) => matches!(command.words().first(), Some(Word::Dynamic(_))),
+            _ => false,
+        }
     }
 
     /// What a comparison with a rule takes, in bytes that are compared.

@@ -5,12 +5,13 @@
 #![allow(clippy::print_stdout, clippy::panic, clippy::unwrap_used, reason = "a program that fails loudly")]
 
 mod allocations;
+mod decisions;
 mod policies;
 
 use kimi_agent_protocol::worst::{PARSERS, Parser};
 
 fn main() {
-    let parsers: Vec<&Parser> = PARSERS.iter().chain(policies::PARSERS).collect();
+    let parsers: Vec<&Parser> = PARSERS.iter().chain(policies::PARSERS).chain([&decisions::DECISIONS]).collect();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [name, text, bytes] = &*arguments else {
         for parser in parsers {
@@ -19,9 +20,10 @@ fn main() {
         return;
     };
     let parser = parsers.iter().find(|parser| parser.name == name).unwrap();
-    let text = parser.texts[text.parse::<usize>().unwrap()].of_size(bytes.parse().unwrap());
+    let text = parser.texts[text.parse::<usize>().unwrap()];
     // Tables are made once.
-    (parser.read)("x");
+    (parser.read)(&text.of_size(100));
+    let text = text.of_size(bytes.parse().unwrap());
     let peak = allocations::peak(|| (parser.read)(&text));
     println!("{peak}");
 }
