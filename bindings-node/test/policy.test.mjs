@@ -57,6 +57,7 @@ test("attacks_are_refused", (t) => {
   if (!onWindows) for (const [link, target] of Object.entries(hostile.links)) symlinkSync(target, join(dir, link));
   const wrong = [];
   for (const group of groups) {
+    if (group.links && onWindows) continue;
     const policy = new Policy(group.policy);
     for (const call of group.calls) {
       const { decision, reason } = policy.check(call, dir);

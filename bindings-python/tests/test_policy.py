@@ -49,6 +49,8 @@ def test_attacks_are_refused(tmp_path: Path) -> None:
             (tmp_path / link).symlink_to(target)
     wrong = []
     for group in attacks["groups"]:
+        if "links" in group and sys.platform == "win32":
+            continue
         policy = Policy(group["policy"])
         for call in group["calls"]:
             verdict = policy.check(call, tmp_path)

@@ -1,5 +1,7 @@
 //! Whether two globs can match the same path, for searches whose targets are globs themselves.
 
+use crate::work::Budget;
+
 /// Longer globs are not compared.
 const MAX_LENGTH: usize = 400;
 /// How many globs the braces of one may make.
@@ -23,17 +25,48 @@ pub(crate) fn is_glob(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
 
-/// Whether a path exists that both globs, which are in lower case, match. With `hides_dots`, the wildcards of the first do not match a `.` at the beginning of
-/// a name. Too complex globs may match.
-pub(crate) fn may_overlap(first: &str, second: &str, hides_dots: bool) -> bool {
-    if !Ends::of(first).agree(Ends::of(second)) {
-        return false;
+/// The globs without braces that a glob stands for. Nothing, if they are too complex: then they may match any path.
+#[derive(Clone, Debug)]
+pub(crate) struct Globs {
+    ends: (String, EndsAt),
+    alternatives: Option<Vec<Alternative>>,
+}
+
+#[derive(Clone, Debug)]
+struct Alternative {
+    text: String,
+    ends: EndsAt,
+    tokens: Vec<Token>,
+}
+
+/// The work of a comparison at two places of globs.
+const PLACE: usize = 10;
+/// The bytes of a table that are filled in one unit.
+const FILLED: usize = 64;
+
+impl Globs {
+    pub(crate) fn new(glob: &str, budget: &Budget) -> Self {
+        let new = |text: String| Alternative { ends: EndsAt::new(&text), tokens: tokens(&text), text };
+        let alternatives = alternatives(glob, budget).map(|texts| texts.into_iter().map(new).collect());
+        Self { ends: (glob.to_owned(), EndsAt::new(glob)), alternatives }
     }
-    let (Some(first), Some(second)) = (alternatives(first), alternatives(second)) else { return true };
-    first.iter().any(|first| {
-        let first = tokens(first);
-        second.iter().any(|second| overlap(&first, &tokens(second), hides_dots))
-    })
+
+    /// Whether a path exists that both globs, which are in lower case, match. With `hides_dots`, the wildcards of this one do not
+    /// match a `.` at the beginning of a name. Too complex globs may match, and all do if the work is spent.
+    pub(crate) fn may_overlap(&self, other: &Self, hides_dots: bool, budget: &Budget) -> bool {
+        let ((own, own_ends), (their, their_ends)) = (&self.ends, &other.ends);
+        if !own_ends.of(own).agree(their_ends.of(their)) {
+            return false;
+        }
+        let (Some(own), Some(their)) = (&self.alternatives, &other.alternatives) else { return true };
+        own.iter().any(|first| {
+            their.iter().any(|second| {
+                budget.take(1).is_none()
+                    || (first.ends.of(&first.text).agree(second.ends.of(&second.text))
+                        && overlap(&first.tokens, &second.tokens, hides_dots, budget))
+            })
+        })
+    }
 }
 
 /// The texts of a glob before its first wildcard and behind its last one. Nothing, if not all of its letters are those of ASCII.
@@ -94,7 +127,7 @@ impl<'a> Ends<'a> {
 }
 
 /// The globs that the braces of a glob stand for.
-fn alternatives(glob: &str) -> Option<Vec<String>> {
+fn alternatives(glob: &str, budget: &Budget) -> Option<Vec<String>> {
     let mut open = vec![glob.to_lowercase()];
     let mut done = Vec::new();
     while let Some(text) = open.pop() {
@@ -108,6 +141,7 @@ fn alternatives(glob: &str) -> Option<Vec<String>> {
         };
         let start = text[..end].rfind('{')?;
         for choice in text[start + 1..end].split(',') {
+            budget.take(1 + text.len())?;
             open.push(format!("{}{choice}{}", &text[..start], &text[end + 1..]));
         }
     }
@@ -156,8 +190,11 @@ fn steps(tokens: &[Token], at: usize, c: Option<char>, is_hidden: bool) -> Optio
     }
 }
 
-fn overlap(first: &[Token], second: &[Token], hides_dots: bool) -> bool {
+fn overlap(first: &[Token], second: &[Token], hides_dots: bool, budget: &Budget) -> bool {
     let width = second.len() + 1;
+    if budget.take((first.len() + 1) * width * 2 / FILLED).is_none() {
+        return true;
+    }
     let mut seen = vec![false; (first.len() + 1) * width * 2];
     let mut open = vec![(0, 0, true)];
     while let Some((i, j, is_start)) = open.pop() {
@@ -165,7 +202,7 @@ fn overlap(first: &[Token], second: &[Token], hides_dots: bool) -> bool {
         if std::mem::replace(&mut seen[place], true) {
             continue;
         }
-        if i == first.len() && j == second.len() {
+        if budget.take(PLACE).is_none() || (i == first.len() && j == second.len()) {
             return true;
         }
         let skips = |tokens: &[Token], at: usize| match tokens.get(at) {
@@ -194,6 +231,11 @@ fn overlap(first: &[Token], second: &[Token], hides_dots: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn may_overlap(first: &str, second: &str, hides_dots: bool) -> bool {
+        let budget = Budget::new(1_000_000);
+        Globs::new(first, &budget).may_overlap(&Globs::new(second, &budget), hides_dots, &budget)
+    }
 
     #[test]
     fn globs_overlap_if_a_path_matches_both() {

@@ -11,7 +11,8 @@
 //! - `rules`: a list of rules with an index; `path_index`, `names` and `pieces` are its parts
 //! - `presets`: rule sets that come with the SDK
 //! - `mcp`: names of tools of MCP servers
-//! - `path`, `glob`, `host`: targets of files and of requests
+//! - `path`, `links`, `glob`, `host`: targets of files and of requests
+//! - `work`: the limit of work for one call
 //! - `warnings`: rules that can never decide
 
 #![deny(missing_docs)]
@@ -24,6 +25,7 @@ pub mod generated;
 mod glob;
 mod host;
 mod kinds;
+mod links;
 mod load;
 mod mcp;
 mod names;
@@ -36,10 +38,10 @@ mod rule;
 mod rules;
 mod tools;
 mod warnings;
+mod work;
 
 use std::fmt;
 use std::path::Path;
-use std::rc::Rc;
 
 use kimi_agent_protocol::error::{Result, invalid_option};
 use kimi_agent_protocol::messages::{ToolCallInfo, ToolKind};
@@ -49,6 +51,7 @@ use serde_json::{Map, Value};
 use rule::{Certainty, Rule};
 use rules::RuleList;
 use tools::{Needs, Part, Target};
+use work::{MAX_WORK, Work};
 
 /// The decision about a tool call.
 ///
@@ -317,8 +320,8 @@ impl Policy {
         work_dir: &Path,
         decide_part: impl Fn(&'p Self, Tool<'_>, &Part, &mut Work<'p>) -> Option<Verdict<'p>>,
     ) -> PolicyVerdict {
-        let parts = tools::parts(call, work_dir, self.needs());
-        let mut work = Work { left: MAX_WORK, ..Work::default() };
+        let mut work = Work::new();
+        let parts = tools::parts(call, work_dir, self.needs(), &work.budget);
         let Some(strictest) = self.strictest(call.name, &parts, &mut work, decide_part) else {
             // Less than `deny` could be weaker than with fewer rules.
             return PolicyVerdict {
@@ -368,7 +371,8 @@ impl Policy {
                 strictest = Some((verdict, part));
             }
         }
-        Some(strictest)
+        // The last comparison can have been cut.
+        (work.budget.left() > 0).then_some(strictest)
     }
 
     fn needs(&self) -> Needs {
@@ -378,10 +382,10 @@ impl Policy {
 
     /// The rule that decides about a call, and the decision. Takes the work off the limit.
     pub(crate) fn deciding(&self, call: Call<'_>, work_dir: &Path, left: &mut usize) -> (Option<&Rule>, Decision) {
-        let parts = tools::parts(call, work_dir, self.needs());
-        let mut work = Work { left: MAX_WORK, ..Work::default() };
+        let mut work = Work::new();
+        let parts = tools::parts(call, work_dir, self.needs(), &work.budget);
         let strictest = self.strictest(call.name, &parts, &mut work, Self::decide_part);
-        *left = left.saturating_sub(MAX_WORK - work.left);
+        *left = left.saturating_sub(MAX_WORK - work.budget.left());
         match strictest {
             None => (None, Decision::Deny),
             Some(None) => (None, self.default),
@@ -514,58 +518,6 @@ pub(crate) struct Tool<'a> {
     pub(crate) name: &'a str,
     pub(crate) lower: &'a str,
     pub(crate) plain: &'a str,
-}
-
-/// The limit of work for one call. A unit is up to 30 instructions of an optimised build, so all of it is less than 50 ms.
-const MAX_WORK: usize = 5_000_000;
-/// The work of a comparison with a rule, besides the bytes.
-const RULE: usize = 50;
-
-/// The bytes of a name that are searched in one unit.
-const SEARCHED: usize = 16;
-
-/// The work that the parts of a call may still take together, and what they have in common.
-#[derive(Default)]
-struct Work<'p> {
-    left: usize,
-    /// The rules of each list that the name of the tool leads to.
-    named: Vec<(&'p RuleList, Rc<[usize]>)>,
-    /// The work of a comparison with the part.
-    weight: usize,
-}
-
-impl<'p> Work<'p> {
-    fn take(&mut self, units: usize) -> Option<()> {
-        self.left = self.left.checked_sub(units)?;
-        Some(())
-    }
-
-    /// Returns the places of the rules that can match a part, unless finding them takes too much work.
-    fn candidates(&mut self, rules: &'p RuleList, tool: Tool<'_>, part: &Part) -> Option<Vec<usize>> {
-        let known = self.named.iter().find(|(list, _)| std::ptr::eq(*list, rules));
-        let named = match known.map(|(_, named)| Rc::clone(named)) {
-            Some(named) => named,
-            None => {
-                let (named, steps) = rules.named(tool);
-                self.take(steps)?;
-                let named: Rc<[usize]> = named.into();
-                self.named.push((rules, Rc::clone(&named)));
-                named
-            }
-        };
-        let (found, steps) = rules.candidates(tool, part, &named);
-        self.take(found.len().saturating_add(steps).saturating_add(RULE))?;
-        self.weight = part.weight().saturating_add(RULE);
-        Some(found)
-    }
-
-    /// Returns a rule that is compared with the part of the candidates, unless the comparison takes too much work.
-    fn spend(&mut self, rules: &'p RuleList, at: usize, tool: Tool<'_>) -> Option<&'p Rule> {
-        let rule = &rules.rules[at];
-        let name = if rule.mcp().is_some() { tool.plain.len() / SEARCHED } else { 0 };
-        self.take(self.weight.saturating_add(name))?;
-        Some(rule)
-    }
 }
 
 /// A text in a sentence. Long texts are in the field `part`.

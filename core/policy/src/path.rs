@@ -1,11 +1,17 @@
 //! Paths: resolving those of a tool call, and the globs of rules.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ops::Deref;
-use std::path::{Component, Path, PathBuf, Prefix, PrefixComponent};
+use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
+use std::sync::OnceLock;
 
-use crate::glob::{Ends, EndsAt, is_glob, may_overlap};
+use crate::glob::{Ends, EndsAt, Globs, is_glob};
+use crate::links::{
+    expand_home, follow, is_descriptor, is_link, is_remote, is_strange, normalized, of_process, slashed,
+};
 use crate::rule::Certainty;
+use crate::work::Budget;
 
 /// Longer paths are not read.
 const MAX_TEXT: usize = 4096;
@@ -13,6 +19,8 @@ const MAX_TEXT: usize = 4096;
 const MAX_PARTS: usize = 128;
 /// How many paths of a call are looked at. The system looks at each part of a path.
 const MAX_PATHS: usize = 1000;
+/// How many names of a call are looked at.
+const MAX_NAMES: usize = 4000;
 /// Endings of sources. A search for them does not look for hidden files such as `.env.py`.
 const SOURCES: &[&str] = &[
     "py", "pyi", "rs", "js", "mjs", "cjs", "ts", "tsx", "jsx", "go", "java", "kt", "c", "h", "cc", "cpp", "hpp", "cs",
@@ -28,6 +36,8 @@ pub(crate) struct FilePath {
     /// The absolute paths as written and with links followed. Both have to match an allow rule.
     lexical: PathBuf,
     resolved: PathBuf,
+    /// Further paths that tools may open: they shorten `..` before they follow links, or take an `@` off.
+    others: Vec<PathBuf>,
     /// The working directory, as written and with links followed.
     work_dirs: [PathBuf; 2],
     /// Whether the path of the file that a tool would open is known.
@@ -40,6 +50,9 @@ pub(crate) struct FilePath {
     glob: Option<GlobUse>,
     /// What is below the path is meant, too.
     whole: bool,
+    /// The forms as globs, and what is below them if that is meant.
+    globs: OnceCell<Vec<[Option<Globs>; 2]>>,
+    budget: Rc<Budget>,
 }
 
 /// How a glob of a call treats names that begin with `.`.
@@ -59,14 +72,30 @@ pub(crate) struct WorkDir {
     /// As written and with links followed.
     spellings: [PathBuf; 2],
     left: Cell<usize>,
+    names: Cell<usize>,
+    budget: Rc<Budget>,
 }
 
 impl WorkDir {
-    pub(crate) fn new(given: &Path) -> Self {
+    pub(crate) fn new(given: &Path, budget: &Rc<Budget>) -> Self {
         let absolute = std::path::absolute(given).unwrap_or_else(|_| given.to_owned());
         let known = absolute.canonicalize().unwrap_or_else(|_| absolute.clone());
         let spellings = [normalized(&absolute), known];
-        Self { given: given.to_owned(), absolute, spellings, left: Cell::new(MAX_PATHS) }
+        Self {
+            given: given.to_owned(),
+            absolute,
+            spellings,
+            left: Cell::new(MAX_PATHS),
+            names: Cell::new(MAX_NAMES),
+            budget: Rc::clone(budget),
+        }
+    }
+
+    /// Whether a name in a folder is a link. After too many names, each one may be.
+    pub(crate) fn is_link(&self, name: &str, folder: &Path) -> bool {
+        let left = self.names.get();
+        self.names.set(left.saturating_sub(1));
+        left == 0 || is_link(name, &self.absolute.join(folder))
     }
 }
 
@@ -82,22 +111,32 @@ impl Deref for WorkDir {
 pub(crate) fn resolve(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
     let left = dir.left.get();
     if left == 0 || text.len() > MAX_TEXT || text.split(['/', '\\']).count() > MAX_PARTS {
-        return FilePath::unreadable(text);
+        return FilePath::unreadable(text, dir);
     }
-    dir.left.set(left - 1);
     let work_dir = &dir.absolute;
     let base = work_dir.join(base);
     let path = expand_home(text).unwrap_or_else(|| PathBuf::from(text));
     let has_parent = path.components().any(|component| component == Component::ParentDir);
-    let lexical = normalized(&base.join(&path));
+    dir.left.set(left.saturating_sub(if has_parent { 3 } else { 1 }));
+    let place = base.join(&path);
+    let lexical = normalized(&place);
     // The check itself must not reach for other machines, which would get the password hash of this user.
-    let followed = if is_remote(&lexical, work_dir) { None } else { follow(&base.join(&path)) };
+    let follow = |path: &Path| if is_remote(&normalized(path), work_dir) { None } else { follow(path) };
+    let followed = follow(&place);
+    let mut others = Vec::new();
+    if has_parent {
+        others.extend([follow(&lexical), followed.as_deref().and_then(follow)]);
+    }
+    // Some agents mark a file with `@`.
+    others.extend(text.strip_prefix('@').map(|text| follow(&base.join(text))));
     let process = of_process(&lexical, work_dir);
-    let certain = !is_strange(text) && followed.is_some() && process.is_none() && !is_descriptor(&lexical);
+    let is_followed = followed.is_some() && others.iter().all(Option::is_some);
+    let certain = !is_strange(text) && is_followed && process.is_none() && !is_descriptor(&lexical);
+    let others: Vec<PathBuf> = others.into_iter().flatten().collect();
     let resolved = followed.unwrap_or_else(|| lexical.clone());
     let mut forms = vec![text.to_owned(), text.replace('\\', "/")];
     let work_dirs = dir.spellings.clone();
-    for absolute in [Some(&lexical), Some(&resolved), process.as_ref()].into_iter().flatten() {
+    for absolute in [Some(&lexical), Some(&resolved), process.as_ref()].into_iter().flatten().chain(&others) {
         forms.push(slashed(absolute));
         forms.extend(work_dirs.iter().filter_map(|dir| absolute.strip_prefix(dir).ok()).map(slashed));
     }
@@ -105,48 +144,46 @@ pub(crate) fn resolve(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
     if let Some((_, path)) = text.split_once("://") {
         forms.push(path.to_owned());
     }
-    // Some agents mark a file with `@`.
     forms.extend(text.strip_prefix('@').map(str::to_owned));
     forms = forms.iter().map(|form| folded(form)).collect();
     forms.sort_unstable();
     forms.dedup();
     let allowable = certain && !has_parent && !text.is_empty();
     let text = text.to_owned();
-    FilePath { forms, lexical, resolved, work_dirs, certain, allowable, text, glob: None, whole: false }
-}
-
-/// The path that `/proc/…/cwd` and `/proc/…/root` lead to, for the process that is meant.
-fn of_process(path: &Path, work_dir: &Path) -> Option<PathBuf> {
-    let rest = path.strip_prefix("/proc").ok()?;
-    let parts: Vec<Component<'_>> = rest.components().collect();
-    let place = parts.iter().position(|part| matches!(part.as_os_str().to_str(), Some("cwd" | "root" | "fd")))?;
-    let below: PathBuf = parts[place + 1..].iter().collect();
-    match parts[place].as_os_str().to_str() {
-        Some("cwd") => Some(normalized(&work_dir.join(below))),
-        _ => Some(normalized(&Path::new("/").join(below))),
+    FilePath {
+        forms,
+        lexical,
+        resolved,
+        others,
+        work_dirs,
+        certain,
+        allowable,
+        text,
+        glob: None,
+        whole: false,
+        globs: OnceCell::new(),
+        budget: Rc::clone(&dir.budget),
     }
-}
-
-/// Whether the path names something of the process that opens it.
-fn is_descriptor(path: &Path) -> bool {
-    ["/dev/fd", "/dev/stdin", "/proc"].iter().any(|folder| path.starts_with(folder))
 }
 
 impl FilePath {
     /// A path that is too long to be read.
-    fn unreadable(text: &str) -> Self {
+    fn unreadable(text: &str, dir: &WorkDir) -> Self {
         let forms = vec![text.chars().take(200).collect::<String>().to_lowercase()];
         let text = format!("{}…", text.chars().take(80).collect::<String>());
         Self {
             forms,
             lexical: PathBuf::new(),
             resolved: PathBuf::new(),
+            others: Vec::new(),
             work_dirs: Default::default(),
             certain: false,
             allowable: false,
             text,
             glob: None,
             whole: false,
+            globs: OnceCell::new(),
+            budget: Rc::clone(&dir.budget),
         }
     }
 
@@ -200,13 +237,17 @@ impl FilePath {
         self.forms.iter().flat_map(|form| form.split(['/', '\\'])).filter(|name| !name.is_empty())
     }
 
-    /// What a comparison with a rule takes, in bytes that are compared.
+    /// What a comparison with a rule takes, in bytes that are compared. If both are globs, the comparison takes further work.
     pub(crate) fn weight(&self) -> usize {
-        /// A glob is compared with that of the rule, place by place.
-        const OF_GLOB: usize = 200;
         let parts = |form: &str| 1 + form.bytes().filter(|byte| *byte == b'/').count();
-        let weight = |form: &String| form.len() * if self.glob.is_some() { OF_GLOB } else { parts(form) };
-        self.forms.iter().map(weight).sum()
+        self.forms.iter().map(|form| form.len() * parts(form)).sum()
+    }
+
+    /// The forms as globs, and what is below them if that is meant.
+    fn globs(&self) -> &[[Option<Globs>; 2]] {
+        let below = |form: &String| self.whole.then(|| Globs::new(&format!("{form}/**"), &self.budget));
+        let globs = |form: &String| [Some(Globs::new(form, &self.budget)), below(form)];
+        self.globs.get_or_init(|| self.forms.iter().map(globs).collect())
     }
 
     /// The forms that rules which deny compare.
@@ -260,11 +301,6 @@ impl FilePath {
         (self.certain, self.allowable) = (false, false);
         self
     }
-
-    /// Whether a link leads out of the working directory.
-    pub(crate) fn is_link(&self) -> bool {
-        self.resolved != self.lexical && self.is_outside()
-    }
 }
 
 /// A glob of a rule: relative to the working directory, or absolute.
@@ -280,6 +316,8 @@ pub(crate) struct PathPattern {
     /// The ends of `lower` and of `folder`.
     ends: EndsAt,
     folder_ends: Option<EndsAt>,
+    /// `lower` and `folder` for comparisons with other globs.
+    globs: OnceLock<[Option<Globs>; 2]>,
 }
 
 impl PathPattern {
@@ -320,7 +358,8 @@ impl PathPattern {
             if start.len() < lower.len() { start.rsplit_once('/').map_or("", |(start, _)| start) } else { start };
         let ends = EndsAt::new(&lower);
         let folder_ends = folder.as_deref().map(EndsAt::new);
-        Ok(Self { start: start.to_owned(), glob, lower, folder, is_absolute, ends, folder_ends })
+        let start = start.to_owned();
+        Ok(Self { start, glob, lower, folder, is_absolute, ends, folder_ends, globs: OnceLock::new() })
     }
 
     /// The names of folders and files that every path which matches has, in lower case.
@@ -459,18 +498,28 @@ impl PathPattern {
         if path.skips_folders() && self.is_folder_of_one_place() {
             return Certainty::No;
         }
-        let may = path.forms.iter().any(|form| {
-            may_overlap(form, &self.lower, hides_dots)
-                || self.folder.as_ref().is_some_and(|folder| may_overlap(form, folder, hides_dots))
-                || (path.whole && may_overlap(&format!("{form}/**"), &self.lower, hides_dots))
+        let own = self.globs.get_or_init(|| {
+            let globs = |glob: &str| Globs::new(glob, &Budget::new(usize::MAX));
+            [Some(globs(&self.lower)), self.folder.as_deref().map(globs)]
         });
+        let may_overlap = |form: &Option<Globs>, own: &Option<Globs>| {
+            form.as_ref().zip(own.as_ref()).is_some_and(|(form, own)| form.may_overlap(own, hides_dots, &path.budget))
+        };
+        let [whole, folder] = own;
+        let may = path
+            .globs()
+            .iter()
+            .any(|[form, below]| may_overlap(form, whole) || may_overlap(form, folder) || may_overlap(below, whole));
         if may { Certainty::Maybe } else { Certainty::No }
     }
 
     /// Whether the path matches, as written and with links followed.
     pub(crate) fn matches_strictly(&self, path: &FilePath) -> bool {
         path.allowable
-            && [&path.lexical, &path.resolved].into_iter().all(|absolute| self.matches(absolute, &path.work_dirs))
+            && [&path.lexical, &path.resolved]
+                .into_iter()
+                .chain(&path.others)
+                .all(|absolute| self.matches(absolute, &path.work_dirs))
     }
 
     fn matches(&self, absolute: &Path, work_dirs: &[PathBuf; 2]) -> bool {
@@ -500,173 +549,4 @@ fn rough(text: &str) -> String {
         }
     }
     rough
-}
-
-fn slashed(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    if !cfg!(windows) {
-        return text.into_owned();
-    }
-    let plain = text.strip_prefix(r"\\?\UNC\").map(|share| format!(r"\\{share}"));
-    plain.unwrap_or_else(|| text.trim_start_matches(r"\\?\").to_owned()).replace('\\', "/")
-}
-
-/// The path below the home directory that `~` or `~/…` names.
-fn expand_home(text: &str) -> Option<PathBuf> {
-    let rest = text.strip_prefix('~')?;
-    let rest = if rest.is_empty() { rest } else { rest.strip_prefix('/')? };
-    let home = std::env::var_os(if cfg!(windows) { "USERPROFILE" } else { "HOME" }).filter(|home| !home.is_empty())?;
-    Some(Path::new(&home).join(rest))
-}
-
-/// Whether tools could understand the text as another path: variables, globs, addresses, other systems' separators.
-fn is_strange(text: &str) -> bool {
-    text.trim() != text
-        || (text.starts_with('~') && expand_home(text).is_none())
-        || text.contains(['$', '`', '*', '?', '%', '"', '\''])
-        || (cfg!(unix) && text.contains([':', '\\']))
-        || (cfg!(windows) && is_strange_on_windows(text))
-        || text.chars().any(is_invisible)
-}
-
-/// Whether Windows opens another file than the text names: streams of a file, paths relative to a drive, devices, and
-/// names that end with dots or spaces.
-fn is_strange_on_windows(text: &str) -> bool {
-    let (drive, rest) = match text.split_once(':') {
-        Some((drive, rest)) if drive.len() == 1 && drive.starts_with(|c: char| c.is_ascii_alphabetic()) => {
-            (drive, rest)
-        }
-        _ => ("", text),
-    };
-    rest.contains([':', '<', '>', '|'])
-        || (!drive.is_empty() && !rest.starts_with(['/', '\\']))
-        || rest.split(['/', '\\']).any(|name| {
-            let is_dots = matches!(name, "." | "..");
-            (!is_dots && name.ends_with(['.', ' '])) || is_device(name)
-        })
-}
-
-/// Whether Windows takes a name for a device, in any folder and with any extension.
-fn is_device(name: &str) -> bool {
-    let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_uppercase();
-    let port = stem.strip_prefix("COM").or_else(|| stem.strip_prefix("LPT"));
-    matches!(&*stem, "CON" | "PRN" | "AUX" | "NUL")
-        || port.is_some_and(|port| {
-            matches!(port, "¹" | "²" | "³") || (port.len() == 1 && port.as_bytes()[0].is_ascii_digit())
-        })
-}
-
-/// Whether the path leads to a share or a device, unless the working directory is there, too.
-fn is_remote(path: &Path, work_dir: &Path) -> bool {
-    prefix(path).is_some_and(|own| {
-        !matches!(own.kind(), Prefix::Disk(_) | Prefix::VerbatimDisk(_)) && prefix(work_dir) != Some(own)
-    })
-}
-
-fn prefix(path: &Path) -> Option<PrefixComponent<'_>> {
-    match path.components().next() {
-        Some(Component::Prefix(prefix)) => Some(prefix),
-        _ => None,
-    }
-}
-
-fn is_invisible(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
-
-/// Removes `.` and `..` without looking at the files.
-fn normalized(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                plain.pop();
-            }
-            other => plain.push(other),
-        }
-    }
-    plain
-}
-
-/// Follows the links of the part that exists. Returns nothing if a link leads nowhere, or if the path cannot be read.
-fn follow(path: &Path) -> Option<PathBuf> {
-    let is_missing = |error: std::io::Error| (error.kind() == std::io::ErrorKind::NotFound).then_some(());
-    if let Some(found) =
-        path.canonicalize().map_or_else(|error| is_missing(error).map(|()| None), |found| Some(Some(found)))?
-    {
-        return Some(normalized(&found));
-    }
-    let parts: Vec<Component<'_>> = path.components().collect();
-    let beginning = |length: usize| parts[..length].iter().collect::<PathBuf>();
-    // Between these lengths, the first part is missing: a search by halves looks at few of them.
-    let (mut known, mut missing) = (1, parts.len());
-    let mut found = beginning(known).canonicalize().ok()?;
-    while missing - known > 1 {
-        let middle = known.midpoint(missing);
-        match beginning(middle).canonicalize() {
-            Ok(place) => (known, found) = (middle, place),
-            Err(error) => {
-                is_missing(error)?;
-                missing = middle;
-            }
-        }
-    }
-    if beginning(missing).symlink_metadata().is_ok() {
-        return None;
-    }
-    Some(normalized(&parts[known..].iter().fold(found, |path, part| path.join(part))))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn path_special_on_windows_is_strange() {
-        for text in [
-            "C:notes.txt",
-            "c:",
-            "notes.txt:stream",
-            r"C:\work\notes.txt:stream",
-            "notes.txt::$DATA",
-            ".git::$INDEX_ALLOCATION/config",
-            "notes.txt.",
-            "notes.txt ",
-            "src./a.py",
-            r"src \a.py",
-            "...",
-            "NUL",
-            "nul.txt",
-            "src/Com1",
-            r"src\lpt9.log",
-            "con .txt",
-            "COM²",
-            r"\\.\C:\work\notes.txt",
-            r"\\?\C:\work\notes.txt",
-            "a|b",
-            "ab:/notes.txt",
-            "ü:/notes.txt",
-        ] {
-            assert!(is_strange_on_windows(text) || is_strange(text), "{text}");
-        }
-        for text in [
-            r"C:\work\notes.txt",
-            "c:/work/notes.txt",
-            r"src\a.py",
-            "../a",
-            "./a/.",
-            ".env",
-            "a b.txt",
-            "console.rs",
-            "com10",
-            "nullable.rs",
-            r"\\server\share\a",
-            "PROGRA~1",
-            "",
-        ] {
-            assert!(!is_strange_on_windows(text), "{text}");
-        }
-    }
 }

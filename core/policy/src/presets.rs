@@ -1,4 +1,8 @@
-//! Rule sets that come with the SDK.
+//! Rule sets that come with the SDK. `settings.toml` lists the settings of agents.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 
 /// The names of the presets.
 pub(crate) const NAMES: [&str; 2] = ["read-only", "edit-files"];
@@ -135,6 +139,20 @@ const ASKED: &[&str] = &[
     "execute(tail --retry *)",
 ];
 
+/// Files that hold settings of agents.
+static SETTINGS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    #[derive(Default, Deserialize)]
+    struct Table {
+        settings: Vec<Row>,
+    }
+    #[derive(Deserialize)]
+    struct Row {
+        files: Vec<String>,
+    }
+    let table: Table = toml::from_str(include_str!("settings.toml")).unwrap_or_default();
+    table.settings.into_iter().flat_map(|row| row.files).collect()
+});
+
 /// Returns the rules of a preset: the lists `deny`, `ask` and `allow`.
 pub(crate) fn rules(name: &str) -> Option<[Vec<String>; 3]> {
     let edits = match name {
@@ -153,19 +171,32 @@ pub(crate) fn rules(name: &str) -> Option<[Vec<String>; 3]> {
             "**/.gitmodules",
             "**/.gitattributes",
             "**/.gitconfig",
-            "**/.claude/**",
-            "**/.codex/**",
-            "**/.gemini/**",
-            "**/.kimi/**",
-            "**/.mcp.json",
-            "**/.vscode/**",
-            "**/.idea/**",
             "**/.envrc",
         ];
-        deny.extend(SECRETS.iter().chain(&protected).map(|glob| format!("edit({glob})")));
+        let protected = SECRETS.iter().chain(&protected).copied();
+        deny.extend(protected.chain(SETTINGS.iter().map(|glob| &**glob)).map(|glob| format!("edit({glob})")));
         allow.push("edit(**)".to_owned());
     }
     allow.extend(READING.iter().map(|command| format!("execute({command})")));
     let ask = ASKED.iter().map(|rule| (*rule).to_owned()).collect();
     Some([deny, ask, allow])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_have_a_source_in_each_row() {
+        let source: toml::Table = toml::from_str(include_str!("settings.toml")).unwrap_or_default();
+        let rows = source["settings"].as_array().map(Vec::as_slice).unwrap_or_default();
+        assert!(rows.len() > 25 && SETTINGS.len() > 60);
+        for row in rows {
+            assert!(row["source"].as_str().is_some_and(|source| source.starts_with("https://")), "{row:?}");
+        }
+        let mut sorted = SETTINGS.clone();
+        sorted.sort();
+        sorted.dedup();
+        assert_eq!(sorted.len(), SETTINGS.len());
+    }
 }

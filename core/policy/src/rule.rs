@@ -167,6 +167,7 @@ impl Rule {
 
     fn matches_target(&self, tool: Tool<'_>, part: &Part) -> Certainty {
         let is_subject = match &self.subject {
+            Subject::Kind(kind) if self.pattern.is_some() => concerns_file(*kind, part),
             Subject::Kind(kind) => concerns(*kind, part),
             Subject::Tool(name) if name.contains('*') => wildcard(&self.lower, tool.lower).into(),
             Subject::Tool(_) => (self.lower == tool.lower).into(),
@@ -262,6 +263,14 @@ pub(crate) fn concerns(kind: Kind, part: &Part) -> Certainty {
         return Certainty::Maybe;
     }
     kind.covers(known).into()
+}
+
+/// Whether a rule with a pattern is about a part of this kind: the content of a file that is moved gets another name, and one that
+/// must not be read must not be deleted.
+pub(crate) fn concerns_file(kind: Kind, part: &Part) -> Certainty {
+    let takes = matches!(part.kind, Some(Kind::Delete | Kind::Move))
+        && matches!(part.target, Target::Path(_) | Target::Opaque(_));
+    if kind == Kind::Read && takes { Certainty::Yes } else { concerns(kind, part) }
 }
 
 impl Pattern {

@@ -10,7 +10,7 @@ use crate::kinds::Kind;
 use crate::names::NameIndex;
 use crate::path_index::PathIndex;
 use crate::pieces::{Pieces, longest_piece};
-use crate::rule::{Certainty, Rule, Subject, concerns};
+use crate::rule::{Certainty, Rule, Subject, concerns_file};
 use crate::tools::{Part, Target};
 
 /// Rules of one list, in the order of the policy.
@@ -262,7 +262,7 @@ impl Index {
     fn find(&self, rules: &[Rule], part: &Part, is_of_kinds: bool, found: &mut Vec<usize>) -> usize {
         found.extend(&self.rest);
         let paths = self.paths.iter();
-        let mut paths = paths.filter(|(kind, _)| !is_of_kinds || concerns(*kind, part) != Certainty::No);
+        let mut paths = paths.filter(|(kind, _)| !is_of_kinds || concerns_file(*kind, part) != Certainty::No);
         match &part.target {
             Target::Command(command) => self.commands.find(command.words(), found),
             Target::Path(path) => return paths.map(|(_, index)| index.find(rules, path, found)).sum(),

@@ -172,6 +172,29 @@ fn ten_thousand_rules_are_an_index() {
     }
 }
 
+/// `tests/limits/inputs` counts what the decisions take. Few sets are compared, many are denied.
+#[test]
+fn sets_in_braces_share_the_work() {
+    let policy = Policy::preset("read-only").unwrap();
+    let set = "{aaaaaaaaaa,bbbbbbbbbbb}{cccccccc,dddddddddd}{eeeeeeeeee,ffffffffff}{gggggggggg,hhhhhhhhhhhhh}{i,jj}";
+    let decide = |call: Value| policy.check_json(&call, "/work").unwrap();
+    for shape in [set, "{*a,*b}{*c,*d}{*e,*f}{*g,*h}{*i,*j}", "{a,b}/**/{c,d}/**/{e,f}/**/{g,h}/**/{i,j}/"] {
+        let paths = |count: usize| (0..count).map(|number| format!("{shape}{number}")).collect::<Vec<_>>();
+        assert_ne!(decide(json!({"name": "ReadFile", "arguments": {"paths": paths(2)}})).decision, Decision::Deny);
+        let words = paths(100).join("' '");
+        for call in [
+            json!({"name": "ReadFile", "arguments": {"paths": paths(390)}}),
+            json!({"name": "ReadFile", "arguments": {"path": "a"}, "locations": paths(190)}),
+            json!({"name": "Shell", "arguments": {"command": format!("cat '{words}'; rg -g '{words}'")}}),
+        ] {
+            let verdict = decide(call);
+            assert_ne!(verdict.decision, Decision::Allow, "{shape}");
+            let is_cut = verdict.reason.contains("too many parts") && verdict.decision == Decision::Deny;
+            assert!(is_cut || shape != set, "{verdict:?}");
+        }
+    }
+}
+
 #[test]
 fn rules_that_share_all_calls_are_compared_in_part() {
     let allow: Vec<String> = (10_000..15_000).map(|n| format!("execute(* --option{n})")).collect();

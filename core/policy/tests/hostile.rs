@@ -59,10 +59,13 @@ fn attacks_are_refused() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/policy").join(name);
         serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
     };
-    let (dir, _) = work_dir(&read("hostile.json"));
+    let (dir, has_links) = work_dir(&read("hostile.json"));
     let mut wrong = Vec::new();
     let mut count = 0;
     for group in read("attacks.json")["groups"].as_array().unwrap() {
+        if group["links"] == true && !has_links {
+            continue;
+        }
         let policy = Policy::from_value(&group["policy"]).unwrap();
         for call in group["calls"].as_array().unwrap() {
             count += 1;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use names::{
     ARGUMENT_KEYS, CHANGE_KEYS, COMMAND_KEYS, DIRECTORY_KEYS, ENVIRONMENT_KEYS, EXECUTE_KEYS, GLOB_KEYS, NAME_KEYS,
-    NEUTRAL_KEYS, PATCH_KEYS, PATH_ENDS, PATH_KEYS, URL_KEYS,
+    NEUTRAL_KEYS, PATCH_KEYS, PATH_ENDS, PATH_KEYS, TEXT_KEYS, URL_KEYS, WAY_KEYS, WAYS_OF_READING, WRITE_KEYS,
 };
 
 /// How many paths and addresses a call may have.
@@ -36,6 +36,13 @@ pub(crate) struct Arguments<'a> {
     /// The name of an argument whose meaning is not known, or of one that changes how a command runs.
     pub(crate) doubt: Option<String>,
     pub(crate) environment: bool,
+    /// The name of an argument that says how a file is changed, and of one that can be a new text.
+    pub(crate) change: Option<&'a str>,
+    pub(crate) text: Option<&'a str>,
+    /// The name of an argument that says that a file is deleted.
+    pub(crate) deletion: Option<&'a str>,
+    /// The files that changes delete.
+    pub(crate) deleted: Vec<&'a str>,
     /// There are more targets than are looked at.
     pub(crate) is_cut: bool,
 }
@@ -101,6 +108,13 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
                 found.environment = true;
                 found.doubt = found.doubt.or_else(|| Some(name.chars().take(64).collect()));
             }
+            if !matches!(value, Value::Null | Value::Bool(false)) {
+                let is_change = is(WRITE_KEYS) || (is(WAY_KEYS) && !is_way_of_reading(value));
+                let is_deletion = is_top && (key == "delete" || (is(WAY_KEYS) && is_delete(value)));
+                found.change = found.change.or(Some(&**name).filter(|_| is_change));
+                found.text = found.text.or(Some(&**name).filter(|_| is(TEXT_KEYS)));
+                found.deletion = found.deletion.or(Some(&**name).filter(|_| is_deletion));
+            }
             is_known |= is(COMMAND_KEYS) || is(ARGUMENT_KEYS) || is(ENVIRONMENT_KEYS) || is(CHANGE_KEYS);
             let is_text = matches!(value, Value::String(_) | Value::Array(_));
             let is_path = is(PATH_KEYS) || (!is_known && is_text && PATH_ENDS.iter().any(|end| key.ends_with(end)));
@@ -125,6 +139,14 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
                 && let Value::Object(files) = value
             {
                 found.paths.extend(files.keys().map(|key| &**key));
+                let deleted = files.iter().filter(|(_, change)| {
+                    let says = |(name, value): (&String, &Value)| match self::key(name).as_str() {
+                        "delete" => !matches!(value, Value::Null | Value::Bool(false)),
+                        key => ["type", "kind"].contains(&key) && is_delete(value),
+                    };
+                    change.as_object().is_some_and(|change| change.iter().any(says))
+                });
+                found.deleted.extend(deleted.map(|(path, _)| &**path));
                 open.extend(files.values().filter_map(|file| file.as_object()).map(|file| (file, false)));
                 continue;
             }
@@ -146,6 +168,15 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
     }
     found.is_cut |= found.targets() > MAX_TARGETS;
     found
+}
+
+/// Whether the value of an argument such as `mode` says that a file is only read.
+fn is_way_of_reading(value: &Value) -> bool {
+    value.as_str().is_some_and(|way| WAYS_OF_READING.contains(&&*way.to_lowercase()))
+}
+
+fn is_delete(value: &Value) -> bool {
+    value.as_str().is_some_and(|way| ["delete", "remove", "unlink"].contains(&&*way.to_lowercase()))
 }
 
 /// Whether a value can name a target, although the argument usually does not.

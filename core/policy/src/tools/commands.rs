@@ -146,8 +146,14 @@ impl Taker<'_> {
         let writes =
             usage == Some(FileUse::Write) || command.dangers.iter().any(|danger| danger.effect.starts_with("write"));
         let mut outside = Vec::new();
+        let folders: Vec<&Path> = [Some(base), folder].into_iter().flatten().collect();
         for (at, word) in words.iter().enumerate().skip(1) {
             let text = word.text();
+            // A word alone is a file, too, if it is a link: rules that allow look at it.
+            let is_link = |name: &str| folders.iter().any(|folder| self.work_dir.is_link(name, folder));
+            if !shadow && names(text).any(is_link) {
+                outside.push(at);
+            }
             if self.needs.hosts
                 && (text.contains("://") || (is_network && !text.starts_with('-')))
                 && self.operands < MAX_OPERANDS
@@ -159,7 +165,7 @@ impl Taker<'_> {
                 self.parts.push(part);
             }
             for (piece, is_whole) in pieces(text) {
-                let is_like_path = piece.contains(['/', '.', '~']);
+                let is_like_path = is_like_path(piece);
                 let is_option = text.starts_with('-') && is_whole;
                 if self.operands >= MAX_OPERANDS {
                     if self.operands == MAX_OPERANDS && (self.needs.paths || self.needs.hosts) {
@@ -179,7 +185,11 @@ impl Taker<'_> {
                 }
                 self.operands += 1;
                 let path = resolve(piece, folder.unwrap_or(base), self.work_dir);
-                if is_like_path && path.is_outside() || (!is_like_path && path.is_link()) {
+                // The command can also run before the one that changes the directory.
+                let is_outside = |path: &FilePath| {
+                    path.is_outside() || (folder.is_some() && resolve(piece, base, self.work_dir).is_outside())
+                };
+                if !shadow && is_like_path && is_outside(&path) {
                     outside.push(at);
                 }
                 if !self.needs.paths || usage == Some(FileUse::None) {
@@ -232,6 +242,23 @@ impl Taker<'_> {
         (part.shadow, part.hides, part.redirection) = (shadow, shadow, true);
         self.parts.push(part);
     }
+}
+
+fn is_like_path(text: &str) -> bool {
+    text.contains(['/', '.', '~']) || (cfg!(windows) && text.contains('\\'))
+}
+
+/// The texts inside of a word that can be the name of a file, without those that look like a path.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    /// No program has more short options in one word.
+    const MAX_OPTIONS: usize = 64;
+    let mut names = pieces(text);
+    if text.starts_with('-') && !text.starts_with("--") {
+        // Behind joined options, a name begins anywhere.
+        names.extend(text.char_indices().skip(2).take(MAX_OPTIONS).map(|(at, _)| (&text[at..], false)));
+    }
+    names.retain(|(name, is_whole)| !(is_like_path(name) || *is_whole && text.starts_with('-')));
+    names.into_iter().map(|(name, _)| name)
 }
 
 /// The texts inside of a word that can be a path, and whether it is the word itself: values of options, `of=…`, `HEAD:…`, `@…`.

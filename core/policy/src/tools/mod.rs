@@ -1,8 +1,10 @@
 //! The targets of a call: commands, paths, hosts and MCP tools.
 
 mod commands;
+mod patches;
 
 use std::path::Path;
+use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
@@ -12,8 +14,9 @@ use crate::command::{Command, Word};
 use crate::kinds::{Kind, is_name, kind_of_tool, mcp_names};
 use crate::mcp::McpName;
 use crate::path::{FilePath, GlobUse, WorkDir, resolve};
-
+use crate::work::Budget;
 use crate::{Call, host};
+use patches::patch_paths;
 
 /// How many addresses are looked for in the texts of a call.
 const MAX_ADDRESSES: usize = 100;
@@ -35,12 +38,6 @@ const OTHER_SHELLS: &[&str] = &[
     "executecode",
     "runcode",
 ];
-
-/// Lines of a patch that name a file.
-const PATCH_LINES: &[&str] = &["*** Update File: ", "*** Add File: ", "*** Delete File: ", "*** Move to: "];
-
-/// The line of a patch that deletes a file.
-const DELETED: &str = "*** Delete File: ";
 
 /// Which parts the policy needs.
 #[derive(Clone, Copy, Debug)]
@@ -200,9 +197,9 @@ impl Target {
 }
 
 /// Takes a call apart.
-pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs) -> Vec<Part> {
+pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs, budget: &Rc<Budget>) -> Vec<Part> {
     let empty = Map::new();
-    let work_dir = &WorkDir::new(work_dir);
+    let work_dir = &WorkDir::new(work_dir, budget);
     let known = arguments::read(call.arguments.unwrap_or(&empty));
     let mut taker = Taker { call, known, work_dir, needs, parts: Vec::new(), operands: 0 };
     let by_name = kind_of_tool(call.name);
@@ -214,9 +211,11 @@ pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs) -> Vec<Part> 
         (_, Some(Kind::Mcp)) => taker.take(Kind::Mcp),
         (Some(Kind::Mcp), by_agent) => {
             taker.take(Kind::Mcp);
-            // A title can look like the name of an MCP tool.
-            if let Some(kind) = by_agent.filter(|kind| taker.has_target_of(*kind)) {
-                taker.take(kind);
+            match by_agent {
+                // A title can look like the name of an MCP tool.
+                Some(kind) if taker.has_target_of(kind) => taker.take(kind),
+                Some(kind) => taker.add_stated_kind(kind),
+                None => {}
             }
         }
         (Some(kind), Some(other)) if kind != other => {
@@ -268,6 +267,14 @@ impl<'a> Taker<'a> {
         }
     }
 
+    /// Adds the kind that the agent states for a tool of an MCP server. The name allows such a call: it is a shadow.
+    fn add_stated_kind(&mut self, kind: Kind) {
+        self.opaque(Some(kind), "the agent states another kind than the name");
+        if let Some(part) = self.parts.last_mut() {
+            (part.shadow, part.hides) = (true, true);
+        }
+    }
+
     /// Another target than those of its kind makes the meaning of a call unknown: a request that also names a file or a command,
     /// a file that comes with a command or an address, and a command that comes with a file.
     fn doubt_other_targets(&mut self, kind: Kind) {
@@ -277,6 +284,13 @@ impl<'a> Taker<'a> {
             Kind::Fetch => self.known.path_name.or_else(|| self.command_name()),
             _ => self.known.url_name.or_else(|| self.command_name().filter(|_| !self.is_editor())),
         };
+        // Arguments that say how a file is changed say something else than the kind.
+        let other = other.or(match kind {
+            Kind::Read => self.known.change.or(self.known.text),
+            Kind::Search => self.known.change,
+            Kind::Edit => self.known.deletion,
+            _ => None,
+        });
         let other = other.map(|name| name.chars().take(64).collect());
         self.known.doubt = self.known.doubt.take().or(other);
     }
@@ -319,7 +333,13 @@ impl<'a> Taker<'a> {
         }
         match kind {
             Kind::Execute => self.take_command(Some(kind)),
-            Kind::Think => self.add(Some(kind), Target::Nothing),
+            Kind::Think => {
+                self.add(Some(kind), Target::Nothing);
+                let named = [&self.known.paths, &self.known.urls, &self.known.globs];
+                if self.command_name().is_some() || named.iter().any(|texts| !texts.is_empty()) {
+                    self.take_unknown();
+                }
+            }
             Kind::Mcp => self.take_mcp(),
             Kind::Fetch => self.take_hosts(Some(kind)),
             Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search => self.take_paths(kind),
@@ -456,6 +476,7 @@ impl<'a> Taker<'a> {
     }
 
     fn take_paths(&mut self, kind: Kind) {
+        let start = self.parts.len();
         let name = plain(self.call.name);
         let mut paths: Vec<&str> = self.known.paths.clone();
         if kind == Kind::Edit && !self.known.patches.is_empty() {
@@ -469,6 +490,12 @@ impl<'a> Taker<'a> {
                     self.add(Some(Kind::Delete), target);
                 }
                 paths.push(path);
+            }
+        }
+        if kind == Kind::Edit {
+            for path in self.known.deleted.clone() {
+                let target = self.file_target(Some(Kind::Delete), path);
+                self.add(Some(Kind::Delete), target);
             }
         }
         let mut globs: Vec<&str> = self.known.globs.clone();
@@ -507,7 +534,7 @@ impl<'a> Taker<'a> {
             let searches = lists || !globs.is_empty() || (kind == Kind::Search && is_named);
             if searches && matches!(kind, Kind::Search | Kind::Read) {
                 paths.push(".");
-            } else if self.parts.iter().all(|part| part.shadow) {
+            } else if self.parts[start..].iter().all(|part| part.shadow) {
                 return self.opaque(Some(kind), "the arguments name no path");
             }
         }
@@ -554,42 +581,5 @@ impl<'a> Taker<'a> {
         for host in hosts {
             self.add(kind, Target::Host(host));
         }
-    }
-}
-
-/// The files that patches name with whether they are deleted, and whether there are more than are looked at, or some in quotes.
-fn patch_paths<'a>(patches: &[&'a str]) -> (Vec<(&'a str, bool)>, bool) {
-    const RENAMES: &[&str] = &["rename from ", "rename to ", "copy from ", "copy to ", "Index: "];
-    let mut found: Vec<(&str, bool)> = Vec::new();
-    for line in patches.iter().flat_map(|patch| patch.lines()) {
-        let line = line.trim_start();
-        let is_deleted = line.starts_with(DELETED);
-        if let Some(last) = found.last_mut().filter(|_| line.starts_with("deleted file") || line == "+++ /dev/null") {
-            last.1 = true;
-        }
-        let path = PATCH_LINES.iter().find_map(|start| line.strip_prefix(start));
-        let path = path.or_else(|| {
-            let path = line.strip_prefix("--- ").or_else(|| line.strip_prefix("+++ "))?;
-            let path = path.split('\t').next().unwrap_or(path).trim_end();
-            Some(path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path))
-                .filter(|path| *path != "/dev/null")
-        });
-        let path = path.or_else(|| RENAMES.iter().find_map(|start| line.strip_prefix(start)));
-        // A file of bytes, or an empty one, has no other line with its name.
-        let path = path.or_else(|| line.strip_prefix("diff --git ").map(path_of_git));
-        if path.is_some_and(|path| path.starts_with('"') || found.len() == MAX_OPERANDS) {
-            return (found, true);
-        }
-        found.extend(path.map(|path| (path, is_deleted)));
-    }
-    (found, false)
-}
-
-/// The file in `a/file b/file`. If the names differ, further lines have them.
-fn path_of_git(names: &str) -> &str {
-    let (first, second) = names.split_at_checked(names.len() / 2).unwrap_or((names, ""));
-    match (first.strip_prefix("a/"), second.strip_prefix(" b/")) {
-        (Some(one), Some(other)) if one == other => one,
-        _ => names.rsplit_once(" b/").map_or(names, |(_, path)| path),
     }
 }

@@ -31,6 +31,8 @@ pub(crate) const PARSERS: &[Parser] = &[
         read: glob,
         texts: &[repeated("*"), repeated("**/"), repeated("["), repeated("{a,"), repeated("{a,b}")],
     },
+    Parser { name: "sets in braces of a policy", read: sets, texts: SETS },
+    Parser { name: "sets in braces of a command", read: sets_of_command, texts: SETS },
     Parser {
         name: "patches of a policy",
         read: patch,
@@ -53,6 +55,19 @@ pub(crate) const PARSERS: &[Parser] = &[
         read: name,
         texts: &[repeated("a__"), within("mcp__", "a__", "a"), repeated("\u{130}"), repeated("a")],
     },
+];
+
+const SETS: &[Text] = &[
+    repeated("{aaaaaaaaaa,bbbbbbbbbbb}"),
+    repeated("{a,b}"),
+    repeated("{*a,*b}"),
+    repeated("{a,b}/**/"),
+    repeated("{**/a,b}/"),
+    repeated("*a"),
+    repeated("?"),
+    repeated("{a,{b,{c,d}}}"),
+    repeated("{abcdefghijklmnopqrstuvwxyz,,,,,,,,,,,,,,,,,,,,,,,,,,,,}"),
+    repeated("self/{a,b}"),
 ];
 
 const COMMANDS: &[Text] = &[
@@ -137,6 +152,26 @@ fn address(text: &str) {
 fn glob(text: &str) {
     let start = beginning(text, 400);
     check("Glob", json!({"pattern": text, "globs": vec![start; 400]}));
+}
+
+/// As many paths as a call may have, which are short and long sets.
+fn sets_of(text: &str) -> Vec<String> {
+    let path = |number: usize| {
+        let start = beginning(text, [27, 60, 125, 380][number % 4]);
+        // A set that is not closed is none.
+        let start = start.rfind(['}', '/', '*', '?']).map_or(start, |end| &start[..=end]);
+        format!("{start}{number}")
+    };
+    (0..400).map(path).collect()
+}
+
+fn sets(text: &str) {
+    check("Edit", json!({"paths": sets_of(text)}));
+}
+
+fn sets_of_command(text: &str) {
+    let words: String = sets_of(text).iter().take(100).map(|path| format!(" '{path}' -g '{path}'")).collect();
+    check("Shell", json!({"command": format!("cat{words}")}));
 }
 
 fn patch(text: &str) {
