@@ -43,6 +43,14 @@ impl Host {
     }
 }
 
+/// Whether the host of an address has braces or a range, which stand for several hosts.
+pub(crate) fn may_be_several(text: &str) -> bool {
+    let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    let is_range = |at: usize| at > 0 && !authority[..at].ends_with('@');
+    authority.contains('{') || authority.find('[').is_some_and(is_range) || text.starts_with('{')
+}
+
 /// `http` or `https`, a host of letters, digits, `-` and `.`, and a port; nothing that could be read in two ways.
 fn known(text: &str) -> Option<(String, Option<u16>)> {
     let (scheme, rest) = text.split_once("://")?;

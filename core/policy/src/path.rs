@@ -267,7 +267,9 @@ impl FilePath {
 
     /// Whether the shell or a program decides what the glob stands for.
     pub(crate) fn may_be_any(&self) -> bool {
-        self.text.contains(['$', '`', '~'])
+        // Braces with `..` are a sequence, or a folder above of one of the alternatives alone.
+        let has_sequence = self.glob == Some(GlobUse::Shell) && self.text.contains('{') && self.text.contains("..");
+        has_sequence || self.text.contains(['$', '`', '~'])
     }
 
     /// Whether it is the glob of a search that begins at the working directory. It finds what is in the folders there: a rule for

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::command::{Word, base_name};
+use crate::command::{Word, base_name, runs_another};
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::read);
 
@@ -42,9 +42,43 @@ struct Row {
     /// Words such as `NAME=value` change what runs.
     #[serde(default)]
     assignments: bool,
-    /// Any use: the first argument has to be spelled.
+    /// Any use: the first argument has to be spelled, and each option.
     #[serde(default)]
     always: bool,
+    /// The row is about these subcommands alone.
+    #[serde(default)]
+    of: Vec<String>,
+    /// The only options that need not be spelled. `=` stands for a value, `~` for one in the same word, `*` for any characters.
+    #[serde(default)]
+    harmless: Vec<String>,
+    /// Long options have one `-`, and short ones are not joined.
+    #[serde(default)]
+    single_dash: bool,
+    /// What other words than options begin with that have to be spelled.
+    #[serde(default)]
+    starts: Vec<String>,
+    /// How many words that are no options have to be spelled, unless the command has an option of `unless`.
+    spelled: Option<usize>,
+    #[serde(default)]
+    unless: Vec<String>,
+    /// The first word that is no option is a script or a program, which has to be spelled, and what follows is for it.
+    #[serde(default)]
+    script: bool,
+    /// Options that have no value, so that the script follows.
+    #[serde(default)]
+    flags: Vec<String>,
+    /// Behind these words a program begins, which is judged as if it stood alone.
+    #[serde(default)]
+    runs: Vec<String>,
+    /// Such a program begins behind the name.
+    #[serde(default)]
+    prefix: bool,
+    /// The words of `runs` can be repeated.
+    #[serde(default)]
+    repeats: bool,
+    /// Words that begin with `+` are no operands.
+    #[serde(default)]
+    formats: bool,
 }
 
 #[derive(Deserialize)]
@@ -95,8 +129,10 @@ impl Table {
 /// A word of a command that a pattern has to spell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Danger {
-    /// The place of the word. The name of the program, if any use of it is meant.
+    /// The place of the word.
     pub(crate) at: usize,
+    /// The word is the name of a program of which any use is meant: the next word has to be spelled.
+    pub(crate) is_program: bool,
     /// The option without its value.
     pub(crate) option: String,
     pub(crate) effect: &'static str,
@@ -121,23 +157,33 @@ pub(crate) fn is_network(name: &str) -> bool {
 /// Returns the words of a command that write files, run programs or reach the network.
 pub(crate) fn dangers(words: &[Word]) -> Vec<Danger> {
     let mut found = Vec::new();
-    let Some(Word::Literal(name)) = words.first() else { return found };
-    let Some(rows) = known(&TABLE.rows, name) else { return found };
-    for row in rows {
-        row.find(words, &mut found);
+    if let Some(rows) = words.first().and_then(Word::literal).and_then(|name| known(&TABLE.rows, name)) {
+        rows.iter().for_each(|row| row.find(words, 0, &mut found));
     }
     found
 }
 
+/// Programs in commands of programs are judged on their own up to this depth. Behind it, all words have to be spelled.
+const MAX_DEPTH: u32 = 3;
+
 impl Row {
-    fn find(&'static self, words: &[Word], found: &mut Vec<Danger>) {
-        let mut add = |at: usize, option: &str| {
-            found.push(Danger { at, option: option.to_owned(), effect: &self.effect });
-        };
-        if self.always {
-            add(0, words[0].text());
+    fn find(&'static self, words: &[Word], depth: u32, found: &mut Vec<Danger>) {
+        let first = first_operand(words);
+        if !self.of.is_empty() && !first.is_some_and(|at| self.of.iter().any(|known| known == words[at].text())) {
+            return;
         }
-        let mut operands = 0;
+        if self.always {
+            found.push(Danger { at: 0, is_program: true, option: words[0].text().to_owned(), effect: &self.effect });
+        }
+        if self.script || self.prefix || !self.runs.is_empty() {
+            return self.find_programs(words, depth, found);
+        }
+        let mut add = |at: usize, option: &str| {
+            found.push(Danger { at, is_program: false, option: option.to_owned(), effect: &self.effect });
+        };
+        let from = if self.of.is_empty() && self.subcommands.is_empty() { 1 } else { first.unwrap_or(1) };
+        let (mut operands, mut is_value) = (0, false);
+        let is_released = words.iter().any(|word| self.unless.iter().any(|known| known == word.text()));
         let scripts: Vec<(usize, &str)> = match self.scripts.as_deref() {
             Some("sed") => sed_scripts(words),
             _ => Vec::new(),
@@ -149,38 +195,170 @@ impl Row {
         }
         for (at, word) in words.iter().enumerate().skip(1) {
             let text = word.text();
-            let is_option = text.len() > 1 && text.starts_with('-');
+            let is_option = is_option(text);
+            let is_cluster = self.cluster && at == 1 && !is_option;
             if let Some(option) = self.option(text, at) {
                 add(at, &option);
-            } else if self.containing.iter().any(|known| text.contains(&**known)) {
+            } else if self.contains(text) {
                 add(at, text);
+            } else if self.starts_like_option(text) || ((is_option || is_cluster) && self.is_unknown(text, is_cluster))
+            {
+                add(at, option_name(text));
             } else if is_option {
-                let is_first = operands == 0 && !self.subcommands.is_empty();
+                let is_first = at < from && !self.subcommands.is_empty();
                 if is_first && !self.options_first.iter().any(|known| known == text) {
                     add(at, text);
                 }
+            } else if at < from || std::mem::take(&mut is_value) || (self.formats && text.starts_with('+')) {
             } else {
                 operands += 1;
                 let is_unknown = operands == 1
                     && !self.subcommands.is_empty()
                     && !self.subcommands.iter().any(|known| known == text);
-                if is_unknown {
-                    add(at, text);
-                    continue;
-                }
                 let is_script = operands == 1
                     && match self.scripts.as_deref() {
                         Some("sed") => scripts.is_empty() && !is_plain_sed(text),
                         Some("awk") => !is_plain_awk(text),
                         _ => false,
                     };
+                let is_spelled = !is_released && self.spelled.is_some_and(|limit| operands <= limit);
                 let is_assignment = self.assignments && text.contains('=');
                 let is_word = self.words.iter().any(|known| known == text);
-                if is_script || is_assignment || is_word || self.operands.is_some_and(|limit| operands >= limit) {
+                let is_more = self.operands.is_some_and(|limit| operands >= limit);
+                if is_unknown || is_script || is_spelled || is_assignment || is_word || is_more {
                     add(at, text);
                 }
             }
+            is_value = is_option && self.has_value(text);
         }
+    }
+
+    /// Finds the programs and scripts that the command runs, and the words before them.
+    fn find_programs(&'static self, words: &[Word], depth: u32, found: &mut Vec<Danger>) {
+        // Short options can be joined.
+        let is_start = |at: &usize| {
+            let text = words[*at].text();
+            let is_joined = |known: &str| {
+                known.len() == 2 && is_option(text) && !text.starts_with("--") && text.contains(&known[1..])
+            };
+            self.runs.iter().any(|known| known == text || (known.starts_with('-') && is_joined(known)))
+        };
+        if self.script || self.prefix {
+            return self.find_program(words, 1, words.len(), depth, found);
+        }
+        let mut starts = (1..words.len()).filter(is_start).peekable();
+        while let Some(start) = starts.next() {
+            let is_end = |at: &usize| self.repeats && words[*at].text() == ";";
+            let end = (start + 1..words.len()).find(is_end).unwrap_or(words.len());
+            let end = starts.peek().filter(|_| self.repeats).map_or(end, |next| end.min(*next));
+            self.find_program(words, start + 1, end, depth, found);
+            if !self.repeats {
+                break;
+            }
+        }
+    }
+
+    /// Finds the program or script that begins behind options.
+    fn find_program(&'static self, words: &[Word], from: usize, end: usize, depth: u32, found: &mut Vec<Danger>) {
+        let is_any = |list: &[String], text: &str| list.iter().any(|known| known == text);
+        let is_released = words.iter().any(|word| is_any(&self.unless, word.text()));
+        let (mut may_be_value, mut is_open, mut is_program) = (false, false, !self.script);
+        for at in from..end {
+            let text = words[at].text();
+            let mut add = |option: &str| {
+                found.push(Danger { at, is_program: false, option: option.to_owned(), effect: &self.effect });
+            };
+            if is_option(text) || text.starts_with('+') || self.starts_like_option(text) {
+                add(option_name(text));
+                is_program |= self.script && is_any(&self.runs, text);
+                may_be_value = text != "--" && !text.contains('=') && !is_any(&self.flags, text);
+                // Joined with others, the option can name a program, too.
+                is_open |= !text.starts_with("--")
+                    && self.runs.iter().any(|known| text.len() > 2 && text.contains(known.trim_start_matches('-')));
+                continue;
+            }
+            if !is_released {
+                add(text);
+            }
+            if is_program && !may_be_value {
+                return self.judge(words, at, end, depth, found);
+            }
+            if !may_be_value && !is_open {
+                return;
+            }
+            may_be_value = false;
+        }
+    }
+
+    /// Finds what the program that begins at a word does with the words behind it.
+    fn judge(&'static self, words: &[Word], at: usize, end: usize, depth: u32, found: &mut Vec<Danger>) {
+        let inner = &words[at..end];
+        let Some(name) = inner.first().and_then(Word::literal) else { return };
+        if depth >= MAX_DEPTH || runs_another(inner) {
+            found.extend(inner.iter().enumerate().map(|(place, word)| Danger {
+                at: at + place,
+                is_program: false,
+                option: word.text().to_owned(),
+                effect: &self.effect,
+            }));
+            return;
+        }
+        let start = found.len();
+        known(&TABLE.rows, name).into_iter().flatten().for_each(|row| row.find(inner, depth + 1, found));
+        found[start..].iter_mut().for_each(|danger| danger.at += at);
+    }
+
+    fn contains(&self, text: &str) -> bool {
+        let is_in = |text: &str| self.containing.iter().any(|known| text.contains(&**known));
+        is_in(text) || (self.always && !self.containing.is_empty() && is_in(&text.to_lowercase()))
+    }
+
+    /// Whether the word can be an option of a program whose options are not known.
+    fn starts_like_option(&self, text: &str) -> bool {
+        self.always && (is_option(text) || text.starts_with('+'))
+            || self.starts.iter().any(|start| text.trim_start().starts_with(&**start))
+    }
+
+    /// Whether an option is not one of those that are known to be harmless.
+    fn is_unknown(&self, text: &str, is_cluster: bool) -> bool {
+        !self.harmless.is_empty() && !self.is_harmless(text, is_cluster)
+    }
+
+    /// Whether an option only changes what a program reads and shows.
+    fn is_harmless(&self, text: &str, is_cluster: bool) -> bool {
+        if text == "--" {
+            return true;
+        }
+        let name = option_name(text);
+        let is_same = |known: &String| {
+            let known = known.trim_end_matches(['=', '~']);
+            match known.strip_suffix('*') {
+                Some(start) => name.starts_with(start),
+                None if self.single_dash => known.trim_start_matches('-') == name.trim_start_matches('-'),
+                None => known == name,
+            }
+        };
+        if self.single_dash || text.starts_with("--") {
+            return self.harmless.iter().any(is_same);
+        }
+        for c in text.trim_start_matches('-').chars() {
+            let mut known = self.harmless.iter().filter(|known| !known.starts_with("--"));
+            match known.find_map(|known| known.strip_prefix('-')?.strip_prefix(c)) {
+                Some("") => {}
+                // What follows is the value, if the letters begin with `-`.
+                Some("=" | "~") if is_cluster => {}
+                Some("=" | "~") => return true,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Whether the next word is the value of an option.
+    fn has_value(&self, text: &str) -> bool {
+        let is_known = |name: &str| self.harmless.iter().any(|known| known.strip_suffix('=') == Some(name));
+        let last = text.chars().next_back().unwrap_or_default();
+        is_known(text) || (!text.starts_with("--") && self.is_harmless(text, false) && is_known(&format!("-{last}")))
     }
 
     /// The option that the word is, spelled in full, abbreviated or joined with others.
@@ -202,6 +380,29 @@ impl Row {
             (is_cluster || (self.cluster && at == 1 && !text.starts_with('-'))) && text.contains(letters)
         };
         self.options.iter().find(is_any).map(|_| name.to_owned())
+    }
+}
+
+fn is_option(text: &str) -> bool {
+    text.len() > 1 && text.starts_with('-')
+}
+
+/// The option without its value.
+fn option_name(text: &str) -> &str {
+    if is_option(text) { text.split('=').next().unwrap_or(text) } else { text }
+}
+
+/// The place of the first word that is no option and not the value of one. The options are those of git.
+pub(crate) fn first_operand(words: &[Word]) -> Option<usize> {
+    const VALUES: [&str; 8] =
+        ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix", "--attr-source"];
+    let mut at = 1;
+    loop {
+        let text = words.get(at)?.text();
+        if !text.starts_with('-') {
+            return Some(at);
+        }
+        at += if VALUES.contains(&text) { 2 } else { 1 };
     }
 }
 

@@ -118,7 +118,7 @@ fn quotes_in_command_pattern_are_those_of_a_shell() {
     let rule = "execute('/a b/ü/python' -B 'c; d')";
     let asked = Policy::from_toml("allow = [\"read\"]").unwrap().check_json(&call, "/").unwrap();
     assert!(asked.reason.contains(&format!("the rule `{rule}` would allow it")), "{}", asked.reason);
-    for rule in [rule, "execute(\"/a b\"/ü/python -B *)"] {
+    for rule in [rule, "execute(\"/a b\"/ü/python -B 'c; d' *)"] {
         let policy = Policy::from_toml(&format!("allow = [{}]", json!(rule))).unwrap();
         assert_eq!(policy.warnings(), Vec::<String>::new());
         assert_eq!(policy.check_json(&call, "/").unwrap().decision, Decision::Allow, "{rule}");

@@ -154,6 +154,9 @@ impl Walker<'_> {
                 for simple in read.simple {
                     let altered = simple.assigns.then_some("variables are set for it");
                     let words: Rc<[Word]> = simple.words.into();
+                    if simple.sets_program {
+                        self.opaque(text, "a variable is set that can name another command".to_owned(), true);
+                    }
                     self.command(&words, 0, altered, &read.documents, depth, 0, shadow);
                     if !shadow {
                         simple.files.into_iter().for_each(|file| self.redirection(file));
@@ -220,12 +223,13 @@ impl Walker<'_> {
             return self.opaque(&text(), "it has too many words".to_owned(), shadow);
         }
         self.push_command(all, from, altered, shadow);
-        let runs = self.has_danger() && !shadow;
+        let runs = self.has_danger("run") && !shadow;
+        let starts = self.has_danger("starts a program") && !shadow;
         if let Some(reason) = wrappers::changes_shell(words) {
             self.opaque(&text(), reason, shadow);
         }
         let hidden = wrappers::hidden(words);
-        if hidden != Hidden::Nothing || runs {
+        if hidden != Hidden::Nothing || runs || starts {
             let budget = words.len().min(MAX_INNER);
             if words.len() > MAX_INNER {
                 self.opaque(&text(), "it has too many words for a command that runs another one".to_owned(), true);
@@ -260,9 +264,9 @@ impl Walker<'_> {
         }
     }
 
-    /// Whether the last command has words that run something.
-    fn has_danger(&self) -> bool {
-        let runs = |danger: &Danger| danger.effect.contains("run");
+    /// Whether the last command has words with this effect.
+    fn has_danger(&self, effect: &str) -> bool {
+        let runs = |danger: &Danger| danger.effect.contains(effect);
         matches!(self.items.last(), Some(Item::Command { command, .. }) if command.dangers.iter().any(runs))
     }
 
@@ -282,6 +286,11 @@ impl Walker<'_> {
             self.push(Item::Write(file.target));
         }
     }
+}
+
+/// Whether a command runs another one, as far as is known here.
+pub(crate) fn runs_another(words: &[Word]) -> bool {
+    wrappers::hidden(words) != Hidden::Nothing || wrappers::is_shell(words)
 }
 
 /// The names of the commands of a text, if it is recognised and all names are known.

@@ -105,13 +105,12 @@ impl CommandPattern {
 
     /// Whether the pattern spells an option that does more than a careless rule says.
     fn spells(&self, danger: &crate::programs::Danger) -> bool {
-        // For a program of which any use is dangerous, the next word has to be spelled.
-        let at = if danger.at == 0 { 1 } else { danger.at };
+        let at = danger.at + usize::from(danger.is_program);
         match self.words.get(at) {
-            None => danger.at == 0 && self.end == End::Nothing && self.words.len() == 1,
+            None => danger.is_program && self.end == End::Nothing && self.words.len() == at,
             Some(pattern) => {
                 let known = pattern.split('*').next().unwrap_or_default();
-                if danger.at == 0 { !known.is_empty() } else { known.len() >= danger.option.len() }
+                if danger.is_program { !known.is_empty() } else { known.len() >= danger.option.len() }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Commands that run other commands.
 
 use super::Word;
+use crate::programs::first_operand;
 
 /// The command that a command runs.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,6 +40,26 @@ const PREFIXES: &[&str] = &[
     "fakeroot",
     "noglob",
     "nocorrect",
+    "ts",
+    "sem",
+    "winpty",
+    "call",
+    "start",
+    "arch",
+    "i386",
+    "i486",
+    "i586",
+    "i686",
+    "x86_64",
+    "arm",
+    "arm64",
+    "aarch64",
+    "armv7l",
+    "armv8l",
+    "ppc32",
+    "ppc64le",
+    "s390x",
+    "sparc64",
 ];
 /// A command follows somewhere, or comes from elsewhere.
 const OTHERS: &[&str] = &[
@@ -105,6 +126,41 @@ const OTHERS: &[&str] = &[
     "hyperfine",
     "dotenv",
     "direnv",
+    "run0",
+    "tini",
+    "dumb-init",
+    "catatonit",
+    "numactl",
+    "choom",
+    "chronic",
+    "ifne",
+    "pee",
+    "systemd-inhibit",
+    "systemd-nspawn",
+    "watchexec",
+    "nodemon",
+    "concurrently",
+    "ld.so",
+    "lxc",
+    "lxc-attach",
+    "incus",
+    "chpst",
+    "setuidgid",
+    "softlimit",
+    "envdir",
+    "daemonize",
+    "dtach",
+    "abduco",
+    "faketime",
+    "catchsegv",
+    "heaptrack",
+    "uftrace",
+    "rsh",
+    "mosh",
+    "pssh",
+    "apptainer",
+    "singularity",
+    "uname26",
 ];
 /// Commands of the shell that change what later commands of the text mean: variables, functions, aliases and options.
 const CHANGES: &[&str] = &[
@@ -178,8 +234,17 @@ const EVALUATES: &[&str] = &[
 /// The name of a command without its directory, in lower case.
 pub(crate) fn base_name(name: &str) -> String {
     let name = name.rsplit(['/', '\\']).next().unwrap_or(name).to_lowercase();
-    name.strip_suffix(".exe").map_or_else(|| name.clone(), str::to_owned)
+    let name = name.strip_suffix(".exe").unwrap_or(&name);
+    name.strip_prefix('g').filter(|name| GNU.contains(name)).unwrap_or(name).to_owned()
 }
+
+/// Programs that have a `g` before their name on systems with programs of their own.
+const GNU: &[&str] = &[
+    "env", "nice", "nohup", "timeout", "stdbuf", "chroot", "xargs", "time", "rm", "rmdir", "unlink", "shred", "cp",
+    "mv", "ln", "dd", "install", "chmod", "chown", "chgrp", "truncate", "tee", "touch", "mkdir", "mkfifo", "mknod",
+    "cat", "tac", "nl", "head", "tail", "ls", "wc", "cut", "paste", "od", "stat", "base64", "base32", "kill", "split",
+    "csplit", "date", "uniq", "tr", "readlink", "realpath", "sort", "sed", "awk", "tar", "find", "make", "diff",
+];
 
 /// Whether this is a shell of the system, not a program with its name.
 pub(super) fn is_system_shell(name: &str) -> bool {
@@ -228,8 +293,14 @@ pub(super) fn hidden(words: &[Word]) -> Hidden {
     if POSIX_SHELLS.contains(&name) {
         return if words[0].literal().is_some_and(is_system_shell) { of_shell(rest) } else { Hidden::Unknown };
     }
-    if OTHER_SHELLS.contains(&name) || OTHERS.contains(&name) {
+    if OTHER_SHELLS.contains(&name)
+        || OTHERS.contains(&name)
+        || ["ld-linux", "ld-musl"].iter().any(|start| name.starts_with(start))
+    {
         return Hidden::Unknown;
+    }
+    if name == "git" {
+        return of_git(words);
     }
     if name == "eval" {
         let texts: Option<Vec<&str>> = rest.iter().map(Word::literal).collect();
@@ -254,6 +325,43 @@ pub(super) fn hidden(words: &[Word]) -> Hidden {
         return follows(words, 1);
     }
     Hidden::Nothing
+}
+
+/// Whether the command is one of a shell.
+pub(super) fn is_shell(words: &[Word]) -> bool {
+    words.first().and_then(Word::literal).is_some_and(|name| POSIX_SHELLS.contains(&&*base_name(name)))
+}
+
+/// The command that a subcommand of git runs.
+fn of_git(words: &[Word]) -> Hidden {
+    let Some(at) = first_operand(words) else { return Hidden::Nothing };
+    let rest = &words[at + 1..];
+    let is_any = |is: fn(&str) -> bool| rest.iter().any(|word| is(word.text()));
+    // Short options can be joined, and long ones can be abbreviated.
+    let is_short = |text: &str| text.starts_with('-') && !text.starts_with("--") && text.contains('x');
+    let is_exec = |text: &str| is_short(text) || (text.len() > 2 && text.starts_with("--e"));
+    let is_unknown = match words[at].text() {
+        "bisect" if rest.first().is_some_and(|word| word.text() == "run") => return follows(words, at + 2),
+        "submodule" => is_any(|text| text == "foreach"),
+        "rebase" if rest.iter().any(|word| is_exec(word.text())) => return of_rebase(rest),
+        "difftool" => rest.iter().any(|word| is_exec(word.text())),
+        "filter-branch" => is_any(|text| text.starts_with('-')),
+        "for-each-repo" => true,
+        _ => false,
+    };
+    if is_unknown { Hidden::Unknown } else { Hidden::Nothing }
+}
+
+/// The texts that `git rebase` runs between the commits.
+fn of_rebase(rest: &[Word]) -> Hidden {
+    match rest {
+        [Word::Literal(option), Word::Literal(text), others @ ..]
+            if matches!(&**option, "-x" | "--exec") && !others.iter().any(|word| word.text().starts_with('-')) =>
+        {
+            Hidden::Text(text.clone())
+        }
+        _ => Hidden::Unknown,
+    }
 }
 
 /// The command from this word on, if it is surely its name.

@@ -154,13 +154,21 @@ impl Taker<'_> {
             if !shadow && names(text).any(is_link) {
                 outside.push(at);
             }
+            // An address can be the value of an option.
+            let value = text.split_once('=').filter(|_| text.starts_with('-')).map_or(text, |(_, value)| value);
+            let text_of_host = if is_network { value } else { text };
             if self.needs.hosts
-                && (text.contains("://") || (is_network && !text.starts_with('-')))
+                && (text.contains("://") || (is_network && !text_of_host.starts_with('-')))
                 && self.operands < MAX_OPERANDS
             {
                 self.operands += 1;
-                let start = text.find("http").filter(|_| text.contains("://")).unwrap_or(0);
-                let mut part = Part::new(Some(Kind::Fetch), Target::Host(host::parse(&text[start..])));
+                let text = text_of_host;
+                let is_dynamic = word.literal().is_none();
+                let start = text.find("http").filter(|at| text.contains("://") && (*at == 0 || !is_dynamic));
+                let address = &text[start.unwrap_or(0)..];
+                let mut part = Part::new(Some(Kind::Fetch), Target::Host(host::parse(address)));
+                // The shell expands braces and variables of an address, and curl its braces and ranges.
+                part.hides = is_dynamic || host::may_be_several(address);
                 part.shadow = true;
                 self.parts.push(part);
             }
