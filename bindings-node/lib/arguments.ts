@@ -1,8 +1,8 @@
 /** Checks what a program passes in, and encodes it as JSON for the addon. */
 
-import { InvalidOption } from "./errors.js";
+import { InvalidOption, KimiAgentError } from "./errors.js";
 import { nodeUrl } from "./node.js";
-import { isPlain, isRegExp, isUrl, kindOfInstance, remedyFor } from "./values.js";
+import { errorName, errorText, isPlain, isRegExp, isUrl, kindOfInstance, remedyFor, textOf } from "./values.js";
 
 /** Returns the error for a wrong value of an option or argument. */
 export function wrongOption(option: string, problem: string, cause?: unknown): InvalidOption {
@@ -12,6 +12,28 @@ export function wrongOption(option: string, problem: string, cause?: unknown): I
 /** Refuses `new` of a class whose objects only a function of the SDK makes. */
 export function refuseNew(given: unknown, type: string, by: string): void {
   if (given === undefined) throw new TypeError(`a ${type} is not made with \`new\`: call ${by}`);
+}
+
+/**
+ * Reads a value that a program passed in. An error of the value itself, for example of a getter or of a proxy, becomes the error
+ * of the option.
+ */
+export function reading<T>(option: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (isOwn(error)) throw error;
+    throw wrongOption(option, `it cannot be read: ${errorText(error)}`, error);
+  }
+}
+
+/** Whether an error is of this package. A proxy can throw when it is asked. */
+function isOwn(error: unknown): boolean {
+  try {
+    return error instanceof KimiAgentError;
+  } catch {
+    return false;
+  }
 }
 
 /** Describes a wrong value in an error: a short text or number as it is, anything else by its kind. */
@@ -25,15 +47,29 @@ export function show(value: unknown): string {
 export function kindOf(value: unknown): string {
   if (value === undefined) return "nothing";
   if (value === null) return "null";
-  if (Array.isArray(value)) return "an array";
-  if (typeof value === "object") return isPlain(value) ? "an object" : kindOfInstance(value);
-  return `a ${typeof value}`;
+  if (typeof value !== "object") return `a ${typeof value}`;
+  try {
+    if (Array.isArray(value)) return "an array";
+    return isPlain(value) ? "an object" : kindOfInstance(value);
+  } catch {
+    return "an object that cannot be read";
+  }
 }
 
-/** Returns the options of a call if they are a plain object. Objects of other kinds would lose or hide what they contain. */
+/**
+ * Returns a copy of the options of a call if they are a plain object, so that each is read once. Objects of other kinds would lose
+ * or hide what they contain.
+ */
 export function checkedOptions<T extends object>(call: string, options: T): T {
-  const given: unknown = options;
-  if (typeof given === "object" && given !== null && !Array.isArray(given) && isPlain(given)) return options;
+  return reading("options", () => {
+    checkPlainOptions(call, options);
+    const names = Object.keys(options) as (keyof T & string)[];
+    return Object.fromEntries(names.map((name) => [name, reading(name, () => options[name])])) as T;
+  });
+}
+
+function checkPlainOptions(call: string, given: unknown): void {
+  if (typeof given === "object" && given !== null && !Array.isArray(given) && isPlain(given)) return;
   const remedy = typeof given === "object" && given !== null && !Array.isArray(given) ? `; ${remedyFor(given)}` : "";
   throw wrongOption("options", `\`${call}\` expects an object of options, such as { workDir: "." }; got ${show(given)}${remedy}`);
 }
@@ -57,11 +93,12 @@ export function toJson(value: unknown, replacer?: (key: string, value: unknown) 
 
 /** The JSON of an option's value. A file URL becomes its path, a regular expression its text. */
 export function optionJson(option: string, value: unknown): string {
-  const given: unknown = Array.isArray(value) ? value.map((item) => plainForm(option, item)) : plainForm(option, value);
   try {
+    const given: unknown = Array.isArray(value) ? value.map((item) => plainForm(option, item)) : plainForm(option, value);
     return toJson(option === "env" ? withNulls(given) : given, onlyPlain);
   } catch (error) {
-    throw wrongOption(option, error instanceof TypeError ? error.message : String(error), error);
+    if (isOwn(error)) throw error;
+    throw wrongOption(option, errorName(error) === "TypeError" ? errorText(error) : textOf(error), error);
   }
 }
 

@@ -8,7 +8,7 @@ import { Bridge } from "./bridge.js";
 import type { Budget } from "./budget.js";
 import type { UserInput } from "./content.js";
 import { atCaller, callNative, type CallSite, callSite, InvalidOption, type KimiAgentError, TurnCancelled } from "./errors.js";
-import { errorText, Handlers } from "./handlers.js";
+import { Handlers } from "./handlers.js";
 import { unwatchInterrupts, watchInterrupts } from "./interrupts.js";
 import { readSource, type Source } from "./job.js";
 import { log } from "./log.js";
@@ -19,7 +19,7 @@ import { type OutputCheck, type OutputOf, type OutputSchema, readOutput } from "
 import { type ProgressDisplay, progressDisplay } from "./progress.js";
 import { PromptResult, type ResultFields, type TurnStatus } from "./result.js";
 import { takeSignal, whenAborted } from "./signal.js";
-import { isThenable } from "./values.js";
+import { errorText, isThenable } from "./values.js";
 import type { Content, JsonObject, TokenUsage } from "./wire.js";
 
 /** A prompt of a batch with options of its own. The options of the session override those of the batch. */

@@ -2,13 +2,13 @@
 
 import type { Bridge as NativeBridge, Delivery } from "./addon.js";
 import { callNative, type CallSite, callSite, type Entry, publicError, raisedAt } from "./errors.js";
-import { errorText, type Handlers, type HandlerCall, JobContext, type JobOutcome } from "./handlers.js";
+import { type Handlers, type HandlerCall, JobContext, type JobOutcome } from "./handlers.js";
 import { log } from "./log.js";
 import { loadNative, type NativeModule } from "./native.js";
 import { workerThreads } from "./node.js";
 import { setOrigin } from "./messages.js";
 import { applyOperations, endSpans } from "./telemetry.js";
-import { isError } from "./values.js";
+import { errorText, isError } from "./values.js";
 
 /** Gets what is delivered to a turn or a replay. It must not keep the program's object from being collected. */
 export interface TurnPeer {
@@ -141,7 +141,15 @@ export class Bridge {
 
   #drain(): void {
     // A delivery that arrives during the loop causes another wake-up.
-    for (const delivery of this.native.drain()) this.#deliver(delivery);
+    for (const delivery of this.native.drain()) {
+      try {
+        this.#deliver(delivery);
+      } catch (error) {
+        // An exception here would end the program, and the deliveries after this one would be lost.
+        const message = `a delivery failed; this is a defect of kimi-agent, please report it error=${JSON.stringify(errorText(error))}`;
+        log.write({ level: "error", target: "kimi_agent", message });
+      }
+    }
     this.#updateRef();
   }
 
@@ -217,13 +225,10 @@ export class Bridge {
 
   /** The agent gets an answer in any case: an answer that the addon refuses, for example JSON that nests too deep, is a failure. */
   #endJob(id: number, outcome: JobOutcome): void {
-    if ("failure" in outcome) {
-      this.native.jobFailed(id, outcome.failure, outcome.kind);
-      return;
-    }
     try {
       callNative(() => {
-        this.native.jobDone(id, outcome.answerJson);
+        if ("failure" in outcome) this.native.jobFailed(id, outcome.failure, outcome.kind);
+        else this.native.jobDone(id, outcome.answerJson);
       });
     } catch (refused) {
       this.native.jobFailed(id, errorText(refused));

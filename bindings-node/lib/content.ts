@@ -1,10 +1,10 @@
 /** The content of prompts: text, content parts, images. */
 
-import { kindOf, show, toJson, wrongOption } from "./arguments.js";
+import { kindOf, reading, show, toJson, wrongOption } from "./arguments.js";
 import { atCaller, callNative, type InvalidOption } from "./errors.js";
 import { loadNative } from "./native.js";
 import { nodeUrl } from "./node.js";
-import { bytesOf, isPlain, isThenable, isUrl, remedyFor } from "./values.js";
+import { bytesOf, isPlain, isThenable, isUrl, remedyFor, textOf } from "./values.js";
 import type { ContentPart, ImageURLPart } from "./wire.js";
 
 /** The content of a prompt: text, a content part, or a list of both. */
@@ -12,6 +12,10 @@ export type UserInput = string | ContentPart | readonly (string | ContentPart)[]
 
 /** The JSON of a prompt. The core checks parts; only what JSON would change is refused here. */
 export function contentJson(content: UserInput): string {
+  return reading("content", () => checkedContent(content));
+}
+
+function checkedContent(content: UserInput): string {
   const given: unknown = content;
   const list: unknown[] = Array.isArray(given) ? given : [given];
   for (const part of list) {
@@ -26,7 +30,7 @@ export function contentJson(content: UserInput): string {
   try {
     return toJson(content);
   } catch (error) {
-    throw wrongOption("content", String(error), error);
+    throw wrongOption("content", textOf(error), error);
   }
 }
 
@@ -44,7 +48,7 @@ export function contentJson(content: UserInput): string {
  * ```
  */
 export function image(pathOrBytes: string | URL | Uint8Array | ArrayBuffer): ImageURLPart {
-  return atCaller(image, () => {
+  return atCaller(image, () => reading("image", () => {
     const native = loadNative();
     const given: unknown = pathOrBytes;
     const bytes = bytesOf(given);
@@ -58,7 +62,7 @@ export function image(pathOrBytes: string | URL | Uint8Array | ArrayBuffer): Ima
       throw wrongImage(`expected the path or the bytes of an image file; got ${show(given)}`);
     });
     return JSON.parse(json) as ImageURLPart;
-  });
+  }));
 }
 
 const AS_URL = 'write `{ type: "image_url", image_url: { url } }`, or download the image and pass its bytes';

@@ -2,6 +2,7 @@
 
 import type { NativeTurn } from "./addon.js";
 import { log } from "./log.js";
+import { textOf } from "./values.js";
 
 /** A turn as this package uses it: the addon's, or one that failed. */
 export type TurnHandle = Pick<NativeTurn, keyof NativeTurn>;
@@ -71,7 +72,7 @@ export class FailedTurn implements TurnHandle {
   abandon(): void {
     if (this.#used) return;
     this.#used = true;
-    const message = `failed turn dropped unread; iterate over it or wait for result() error=${String(this.#error)}`;
+    const message = `failed turn dropped unread; iterate over it or wait for result() error=${textOf(this.#error)}`;
     log.write({ level: "warn", target: "kimi_agent::session", message });
   }
 

@@ -11,7 +11,7 @@ import type { HandlerFunctions } from "./options.js";
 import { OutputCheck } from "./output.js";
 import type { Tracing } from "./telemetry.js";
 import type { StandardSchema } from "./tool-schema.js";
-import { isError, isLossy, isThenable, kindOfInstance, remedyFor } from "./values.js";
+import { errorName, errorText, isError, isLossy, isThenable, kindOfInstance, propertyOf, remedyFor } from "./values.js";
 import type {
   ApprovalRequest,
   Event,
@@ -101,16 +101,6 @@ function checkPlain(value: unknown): void {
   for (const item of Object.values(value)) checkPlain(item);
 }
 
-/** The text of a thrown value. */
-export function errorText(thrown: unknown): string {
-  if (isError(thrown)) return thrown.message || thrown.name;
-  try {
-    return String(thrown);
-  } catch {
-    return "something that has no text was thrown";
-  }
-}
-
 function call({ kind, index, payload }: HandlerCall, functions: HandlerFunctions, checks: Checks, context: HandlerContext): unknown {
   switch (kind) {
     case "approval":
@@ -146,19 +136,20 @@ function checkOutput(check: OutputCheck | undefined, value: unknown): unknown {
   return check.check(value);
 }
 
+/** The failure of a job. Never throws, whatever the program has thrown. */
 function failed(job: HandlerCall, thrown: unknown): JobOutcome {
   // An answer, and no failure: agents look for files that are optional.
   if (job.kind === "read_file" && isNotFound(thrown)) return { answerJson: "null" };
   // The batch throws the error of its source.
   if (job.kind !== "next_job") log.handlerThrew(thrown);
   const failure = errorText(thrown);
-  const name = isError(thrown) ? thrown.name : "Error";
+  const name = errorName(thrown);
   // The name `Error` says nothing.
   return name === "Error" || failure === name ? { failure } : { failure, kind: name };
 }
 
 function isNotFound(thrown: unknown): boolean {
-  return isError(thrown) && (thrown as { code?: unknown }).code === "ENOENT";
+  return isError(thrown) && propertyOf(thrown, "code") === "ENOENT";
 }
 
 function answered(job: HandlerCall, answer: unknown): JobOutcome {
@@ -241,6 +232,11 @@ export class Handlers {
     const onFailure = (thrown: unknown): void => {
       done(failed(job, thrown));
     };
-    pending.then(onAnswer, onFailure);
+    // A promise of the program can have a `then` of its own.
+    try {
+      void Promise.prototype.then.call(pending, onAnswer, onFailure);
+    } catch (thrown) {
+      onFailure(thrown);
+    }
   }
 }

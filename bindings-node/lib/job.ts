@@ -1,6 +1,6 @@
 /** The jobs of a batch, as the core takes them. */
 
-import { optionJson, show, wrongOption } from "./arguments.js";
+import { optionJson, reading, show, wrongOption } from "./arguments.js";
 import type { Job, JobSource } from "./batch.js";
 import { contentJson } from "./content.js";
 import { InvalidOption } from "./errors.js";
@@ -17,7 +17,7 @@ export interface Source {
 
 /** Returns the source of jobs for the option `jobs`. */
 export function readSource(jobs: JobSource): Source {
-  const iterator = iteratorOf(jobs);
+  const iterator = reading("jobs", () => iteratorOf(jobs));
   let isOpen = true;
   return {
     async next() {
@@ -60,10 +60,10 @@ function encodeJob(job: unknown): unknown {
     throw wrongOption("jobs", `expected texts, or objects with a \`prompt\`; got ${show(job)}`);
   }
   const found: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(job as Job) as [string, unknown][]) {
-    if (value === undefined) continue;
+  for (const name of Object.keys(job)) {
     try {
-      found[name] = encodeValue(name, value);
+      const value = reading(name, () => (job as Record<string, unknown>)[name]);
+      if (value !== undefined) found[name] = reading(name, () => encodeValue(name, value));
     } catch (error) {
       // The other jobs run.
       if (!(error instanceof InvalidOption)) throw error;

@@ -2,6 +2,8 @@
 
 import { resolve } from "node:path";
 
+import { checkedOptions, show, wrongOption } from "./arguments.js";
+import { atCaller } from "./errors.js";
 import type { ReadFileHandler, TerminalHandler, WriteFileHandler } from "./handler-types.js";
 import type { JsonObject } from "./wire.js";
 
@@ -29,6 +31,11 @@ export interface Files {
 
 /** The settings of ready handlers, with the option that each is for. */
 const READY = new WeakMap<object, { option: string; settings: JsonObject }>();
+
+function folder(given: unknown): string {
+  if (typeof given !== "string") throw wrongOption("root", `expected the path of a directory, got ${show(given)}`);
+  return resolve(given);
+}
 
 function ready(option: string, settings: JsonObject): () => never {
   const handler = (): never => {
@@ -59,8 +66,11 @@ export function settingsOf(option: string, value: unknown): JsonObject | undefin
  * ```
  */
 export function files(root: string, options: FilesOptions = {}): Files {
-  const settings = { root: resolve(root), write: options.write === true, max_bytes: options.maxBytes ?? null };
-  return { read: ready("onReadFile", settings), write: ready("onWriteFile", settings) };
+  return atCaller(files, () => {
+    const { write, maxBytes } = checkedOptions("files()", options);
+    const settings = { root: folder(root), write: write === true, max_bytes: maxBytes ?? null };
+    return { read: ready("onReadFile", settings), write: ready("onWriteFile", settings) };
+  });
 }
 
 /**
@@ -76,5 +86,8 @@ export function files(root: string, options: FilesOptions = {}): Files {
  * ```
  */
 export function terminals(root: string, options: TerminalsOptions = {}): TerminalHandler {
-  return ready("onTerminal", { root: resolve(root), timeout: options.timeout ?? null });
+  return atCaller(terminals, () => {
+    const { timeout } = checkedOptions("terminals()", options);
+    return ready("onTerminal", { root: folder(root), timeout: timeout ?? null });
+  });
 }

@@ -2,7 +2,7 @@
 
 import { show, wrongOption } from "./arguments.js";
 import { atCaller } from "./errors.js";
-import { isError, isThenable } from "./values.js";
+import { errorText, isError, isThenable, propertyOf, textOf } from "./values.js";
 
 /** The severity of a log record. */
 export type LogLevel = "error" | "warn" | "info" | "debug" | "trace";
@@ -36,7 +36,7 @@ const MAX_WARNINGS = 100;
 const MAX_THROWN = 16;
 
 function warn(error: unknown): void {
-  process.emitWarning(`the logger of kimi-agent failed: ${String(error)}`, { type: WARNING, code: "KIMI_AGENT_LOGGER" });
+  process.emitWarning(`the logger of kimi-agent failed: ${textOf(error)}`, { type: WARNING, code: "KIMI_AGENT_LOGGER" });
 }
 
 /** Without a logger: one warning of the process for each cause. */
@@ -47,7 +47,7 @@ class ProcessWarnings {
 
   /** A handler has thrown this. The core's record has only its text; the warning gets the stack. */
   thrown(error: Error): void {
-    const [text = ""] = (error.message || error.name).split("\n", 1);
+    const [text = ""] = errorText(error).split("\n", 1);
     if (this.#thrown.size >= MAX_THROWN) this.#thrown.clear();
     this.#thrown.set(text, error);
   }
@@ -67,7 +67,8 @@ class ProcessWarnings {
     for (const [text, error] of this.#thrown) {
       if (!plain.includes(`error="${text}`)) continue;
       this.#thrown.delete(text);
-      return error.stack;
+      const stack = propertyOf(error, "stack");
+      return typeof stack === "string" ? textOf(stack) : undefined;
     }
     return undefined;
   }

@@ -2,7 +2,7 @@
 
 import type { Callbacks } from "./addon.js";
 import { settingsOf } from "./local.js";
-import { kindOf, objectJson, optionJson, patternText, show, wrongOption } from "./arguments.js";
+import { kindOf, objectJson, optionJson, patternText, reading, show, wrongOption } from "./arguments.js";
 import type { Progress } from "./batch.js";
 import { callNative } from "./errors.js";
 import type {
@@ -20,7 +20,7 @@ import { type Output, readOutput } from "./output.js";
 import { readTelemetry, type Tracing } from "./telemetry.js";
 import { checkDefinition, type ExternalTool, makeTool } from "./tool.js";
 import { isStandardSchema } from "./tool-schema.js";
-import { isRegExp } from "./values.js";
+import { isRegExp, textOf } from "./values.js";
 import type { Event, JsonObject } from "./wire.js";
 
 /** The functions among the options. */
@@ -63,19 +63,14 @@ export function prepareOptions(options: SessionOptions, isBatch = false): Prepar
     });
   }
   const functions: HandlerFunctions = { tools: [], hooks: [] };
-  const output = readOutput(options.output);
+  const output = reading("output", () => readOutput(options.output));
   const data: string[] = output === undefined ? [] : [`"output":${objectJson(outputSpec(output), "output")}`];
-  const tracing = readTelemetry(options.telemetry);
+  const tracing = reading("telemetry", () => readTelemetry(options.telemetry));
   if (tracing) data.push(`"telemetry":${objectJson(tracing.option(), "telemetry")}`);
   for (const [name, value] of Object.entries(options) as [string, unknown][]) {
-    const settings = settingsOf(name, value);
-    if (settings !== undefined) data.push(`${JSON.stringify(name)}:${objectJson(settings, name)}`);
-    if (settings !== undefined || value === undefined || name === "output" || name === "telemetry") continue;
-    if (takeFunction(name, value, functions)) continue;
-    if (HAVE_NO_JSON.has(typeof value)) callNative(() => native.wrongType(name, show(value)));
-    if (name === "tools" || name === "hooks") checkList(name, value);
-    const json = (name === "tools" || name === "hooks") && Array.isArray(value) ? definitions(name, value, functions) : undefined;
-    data.push(`${JSON.stringify(name)}:${json ?? optionJson(name, value)}`);
+    if (value === undefined || name === "output" || name === "telemetry") continue;
+    const json = reading(name, () => valueJson(name, value, functions));
+    if (json !== undefined) data.push(`${JSON.stringify(name)}:${json}`);
   }
   const callbacks = {
     onApproval: functions.approval !== undefined,
@@ -87,6 +82,17 @@ export function prepareOptions(options: SessionOptions, isBatch = false): Prepar
     onTerminal: functions.terminal !== undefined,
   };
   return { optionsJson: `{${data.join(",")}}`, callbacks, functions, output, tracing };
+}
+
+/** The JSON of the value of an option. Undefined for a handler, which is one of the functions then. */
+function valueJson(name: string, value: unknown, functions: HandlerFunctions): string | undefined {
+  const settings = settingsOf(name, value);
+  if (settings !== undefined) return objectJson(settings, name);
+  if (takeFunction(name, value, functions)) return undefined;
+  if (HAVE_NO_JSON.has(typeof value)) callNative(() => loadNative().wrongType(name, show(value)));
+  if (name !== "tools" && name !== "hooks") return optionJson(name, value);
+  checkList(name, value);
+  return Array.isArray(value) ? definitions(name, value, functions) : optionJson(name, value);
 }
 
 /** The output of a session. Each prompt has a check of its own, so that of the session is never called. */
@@ -173,7 +179,7 @@ function definition(option: string, item: unknown): JsonObject {
   if (option === "tools") checkDefinition(item);
   if (typeof item !== "object" || item === null) throw wrongOption(option, `expected a list of objects, got ${kindOf(item)} in it`);
   const given = item as JsonObject;
-  const name = String(given["name"] ?? given["event"]);
+  const name = textOf(given["name"] ?? given["event"]);
   if (option === "hooks") checkHookKeys(given, name);
   if (typeof given["handler"] !== "function") throw wrongOption(option, `the handler of \`${name}\` is not a function; got ${kindOf(given["handler"])}`);
   checkParameters(option, given["handler"], `the handler of \`${name}\``);

@@ -1,6 +1,6 @@
 /** Structured output: the value that a turn must return, its schema, and the check of its values. */
 
-import { kindOf, show, wrongOption } from "./arguments.js";
+import { kindOf, reading, show, wrongOption } from "./arguments.js";
 import { atCaller, type InvalidOption } from "./errors.js";
 import {
   foreignSchema,
@@ -10,7 +10,7 @@ import {
   type SchemaIssue,
   type StandardSchema,
 } from "./tool-schema.js";
-import { isError, isPlain } from "./values.js";
+import { errorText, isPlain } from "./values.js";
 import type { JsonObject } from "./wire.js";
 
 /** The details of structured output, for {@link output}. */
@@ -140,7 +140,7 @@ export function output(
   schema: StandardSchema | JsonSchema,
   options: OutputOptions & { validate?: StandardSchema } = {},
 ): Output {
-  return atCaller(output, () => makeOutput(schema, options));
+  return atCaller(output, () => reading("output", () => makeOutput(schema, options)));
 }
 
 function makeOutput(schema: StandardSchema | JsonSchema, options: OutputOptions & { validate?: StandardSchema } = {}): Output {
@@ -192,7 +192,7 @@ function converted(schema: StandardSchema): JsonObject {
   try {
     return jsonSchemaOf(schema);
   } catch (error) {
-    const reason = isError(error) ? error.message : String(error);
+    const reason = errorText(error);
     const remedy = "or write `output(jsonSchema, { validate: schema })`";
     throw wrong(`the schema cannot become JSON Schema: ${reason}; ${remedy}`, error);
   }

@@ -1,6 +1,6 @@
 /** Rules that decide about tool calls. */
 
-import { givenPath, kindOf, optionJson, show, wrongOption } from "./arguments.js";
+import { givenPath, kindOf, optionJson, reading, show, wrongOption } from "./arguments.js";
 import { atCaller, callNative, type InvalidOption } from "./errors.js";
 import { loadNative } from "./native.js";
 import { isPlain } from "./values.js";
@@ -67,14 +67,14 @@ export class Policy {
    */
   constructor(rules: PolicyRules | PolicyPreset) {
     const given: unknown = rules === "read-only" || rules === "edit-files" ? { extends: rules } : rules;
-    const read = atCaller(Policy, () => {
+    const read = atCaller(Policy, () => reading("policy", () => {
       if (typeof given === "string") throw wrong(`to read a file, write \`Policy.load(${show(given)})\``);
       if (typeof given !== "object" || given === null || Array.isArray(given) || !(isPlain(given) || given instanceof Policy)) {
         throw wrong(`expected an object with rules, got ${kindOf(given)}`);
       }
       const native = loadNative();
       return JSON.parse(callNative(() => native.readPolicyJson(optionJson("policy", given)))) as Read;
-    });
+    }));
     this.#json = JSON.stringify(read.policy);
     this.#warnings = read.warnings;
   }

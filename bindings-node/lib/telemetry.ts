@@ -6,6 +6,7 @@ import { kindOf, wrongOption } from "./arguments.js";
 import { log } from "./log.js";
 import { loadNative, requireInstalled } from "./native.js";
 import type { MeterSource, TelemetryOptions, TracerSource } from "./telemetry-types.js";
+import { textOf } from "./values.js";
 import { VERSION } from "./version.js";
 
 type Api = typeof import("@opentelemetry/api");
@@ -184,7 +185,7 @@ export class Tracing {
     try {
       return run();
     } catch (error) {
-      const message = `telemetry failed, and the turn continues; the log shows only the first failure of a session: ${String(error)}`;
+      const message = `telemetry failed, and the turn continues; the log shows only the first failure of a session: ${textOf(error)}`;
       if (!this.#hasFailed) log.write({ level: "warn", target: "kimi_agent.telemetry", message });
       this.#hasFailed = true;
       return undefined;

@@ -11,6 +11,7 @@ import { atCaller, callNative, type InvalidOption } from "./errors.js";
 import { loadNative } from "./native.js";
 import type { Script } from "./script.js";
 import { absolutePath, player, program } from "./test-agents.js";
+import { textOf } from "./values.js";
 
 export { type Cassette, cassette, type CassetteOptions } from "./cassette.js";
 export type {
@@ -105,7 +106,7 @@ function scriptText(script: unknown): string {
   try {
     return toJson(script);
   } catch (error) {
-    throw wrongScript(`it has no JSON form: ${String(error)}`, error);
+    throw wrongScript(`it has no JSON form: ${textOf(error)}`, error);
   }
 }
 

@@ -3,7 +3,7 @@
 import { wrongOption } from "./arguments.js";
 import type { InvalidOption } from "./errors.js";
 import { nodeModule } from "./node.js";
-import { isError } from "./values.js";
+import { errorText } from "./values.js";
 import type { JsonObject } from "./wire.js";
 
 /**
@@ -65,7 +65,7 @@ export function toolSchema(name: string, schema: StandardSchema): JsonSchema {
   try {
     converted = jsonSchemaOf(schema);
   } catch (error) {
-    const reason = isError(error) ? error.message : String(error);
+    const reason = errorText(error);
     throw wrongSchema(name, `its parameters cannot become JSON Schema: ${reason}`, error);
   }
   if (converted["type"] !== "object") {

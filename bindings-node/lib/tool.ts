@@ -1,6 +1,6 @@
 /** Tools of the program that the model can call. */
 
-import { kindOf, show, wrongOption } from "./arguments.js";
+import { kindOf, reading, show, wrongOption } from "./arguments.js";
 import { atCaller, type InvalidOption } from "./errors.js";
 import type { HandlerContext } from "./handler-types.js";
 import {
@@ -113,7 +113,7 @@ export function tool(
     handler: (args: never, context: HandlerContext) => unknown;
   },
 ): ExternalTool {
-  return atCaller(tool, () => makeTool(definition));
+  return atCaller(tool, () => reading("tools", () => makeTool(definition)));
 }
 
 /** Makes a tool, for {@link tool} and for plain objects among the options. */

@@ -23,14 +23,52 @@ export function isError(value: unknown): value is Error {
   return tag === "Error" || tag === "DOMException";
 }
 
-/** Whether a value is a URL of any realm. */
-export function isUrl(value: unknown): value is URL {
-  return value instanceof URL || tagOf(value) === "URL";
+/** The longest text of a thrown value, in UTF-16 units. */
+const MAX_TEXT = 64 << 10;
+
+/** The longest name of an error. */
+const MAX_NAME = 200;
+
+/** Returns a property of a value. Undefined if the value refuses to be read. Never throws. */
+export function propertyOf(value: unknown, name: string): unknown {
+  try {
+    return (value as Partial<Record<string, unknown>>)[name];
+  } catch {
+    return undefined;
+  }
 }
 
-/** Whether a value is a regular expression of any realm. */
+/** Returns the text of a value that the program made, at most 64 Ki characters of it. Never throws. */
+export function textOf(value: unknown): string {
+  try {
+    const text = String(value);
+    return text.length <= MAX_TEXT ? text : `${text.slice(0, MAX_TEXT)}…`;
+  } catch {
+    return "something that has no text was thrown";
+  }
+}
+
+/** Returns the text of a thrown value: the message of an error, or its name if the message is empty. Never throws. */
+export function errorText(thrown: unknown): string {
+  if (!isError(thrown)) return textOf(thrown);
+  const said = [propertyOf(thrown, "message"), propertyOf(thrown, "name")];
+  return textOf(said.find((each) => each !== undefined && each !== null && each !== "") ?? thrown);
+}
+
+/** Returns the name of a thrown error, for example `TypeError`; `Error` if the name is not a text. Never throws. */
+export function errorName(thrown: unknown): string {
+  const name = isError(thrown) ? propertyOf(thrown, "name") : undefined;
+  return typeof name === "string" && name !== "" ? name.slice(0, MAX_NAME) : "Error";
+}
+
+/** Whether a value is a URL of any realm. Never throws. */
+export function isUrl(value: unknown): value is URL {
+  return tagOf(value) === "URL";
+}
+
+/** Whether a value is a regular expression of any realm. Never throws. */
 export function isRegExp(value: unknown): value is RegExp {
-  return value instanceof RegExp || tagOf(value) === "RegExp";
+  return tagOf(value) === "RegExp";
 }
 
 /** Whether a value is a promise, or acts like one. */
@@ -54,10 +92,11 @@ export function isPlain(value: object): boolean {
 /** The kind of an object that is neither plain nor an array, with an article: `a Map`, `a promise`. */
 export function kindOfInstance(value: object): string {
   if (isThenable(value)) return "a promise";
-  if (isError(value)) return `an error (${value.message || value.name})`;
+  if (isError(value)) return `an error (${errorText(value)})`;
   const tag = tagOf(value);
   const { constructor: made } = value as { constructor?: unknown };
-  const name = typeof made === "function" && made.name !== "" ? made.name : tag;
+  const given: unknown = typeof made === "function" ? made.name : "";
+  const name = typeof given === "string" && given !== "" ? given : tag;
   if (tag === "Object") return `an instance of ${name}`;
   return `${/^[AEIOU]/.test(name) ? "an" : "a"} ${name}`;
 }

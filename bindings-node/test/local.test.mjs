@@ -72,3 +72,16 @@ test("wrong settings are refused", async (t) => {
   }
   assert.throws(() => files(root).read({}), /onReadFile/);
 });
+
+test("output that is cut is truncated", async (t) => {
+  const { root } = await project(t);
+  for (const [script, limit, expected] of [["printf 123456789", 5, "true 56789"], ["printf 12345", 5, "false 12345"]]) {
+    const command = { command: "sh", args: ["-c", script], cwd: root, output_byte_limit: limit };
+    const turns = [[{ terminal: command }, { text: "{{last.truncated}} {{last.output}}" }]];
+    const executable = scriptedAgent({ release: "2.1.0", turns });
+    const session = await createSession({ executable, workDir: root, onTerminal: terminals(root) });
+    const { text } = await session.prompt("Go").result();
+    await session.close();
+    assert.equal(text.toLowerCase(), expected);
+  }
+});
