@@ -1,6 +1,6 @@
 // A program that uses the SDK as its input says: operations arrive as JSON lines on stdin, and answers are JSON lines, too.
 import { createInterface } from "node:readline";
-import { createSession, setLogger } from "../../bindings-node/dist/index.mjs";
+import { createSession, setLogger, terminals } from "../../bindings-node/dist/index.mjs";
 
 const kept = {};
 
@@ -14,8 +14,9 @@ const operations = {
   log() {
     setLogger((record) => process.stderr.write(`${record.level.toUpperCase()} ${record.message}\n`), "warn");
   },
-  async open({ options }) {
-    kept.session = await createSession(options);
+  async open({ options, terminals: folder }) {
+    const handlers = folder === undefined ? {} : { onTerminal: terminals(folder) };
+    kept.session = await createSession({ ...options, ...handlers });
     return { pid: kept.session.pid };
   },
   async prompt({ input }) {

@@ -27,6 +27,12 @@ def report(error: Exception) -> Answer:
     return {"error": code, "message": str(error), **{key: getattr(error, key, None) for key in ("exit_code", "signal")}}
 
 
+def options_of(op: Answer) -> Answer:
+    """Returns the options of a session. `terminals` is the folder in which the agent may run commands."""
+    handlers = {"on_terminal": kimi_agent.terminals(op["terminals"])} if "terminals" in op else {}
+    return {**op["options"], **handlers}
+
+
 def system(op: Answer) -> Answer | None:
     """Does what concerns the process and not the SDK."""
     if op["op"] == "default_action":
@@ -47,7 +53,7 @@ def system(op: Answer) -> Answer | None:
 
 async def play_async(op: Answer, kept: Answer) -> Answer:
     if op["op"] == "open":
-        kept["session"] = await kimi_agent.create_session(**op["options"])
+        kept["session"] = await kimi_agent.create_session(**options_of(op))
         return {"pid": kept["session"].pid}
     if op["op"] == "prompt":
         result = await kept["session"].prompt(op["input"]).result()
@@ -61,7 +67,7 @@ async def play_async(op: Answer, kept: Answer) -> Answer:
 
 def play_sync(op: Answer, kept: Answer) -> Answer:
     if op["op"] == "open":
-        kept["session"] = kimi_agent.sync.create_session(**op["options"])
+        kept["session"] = kimi_agent.sync.create_session(**options_of(op))
         return {"pid": kept["session"].pid}
     if op["op"] == "prompt":
         result = kept["session"].prompt(op["input"]).result()

@@ -6,11 +6,12 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from attacks.support import Host, gone, kill, limited, scripted, shared_folder
+from attacks.support import DEADLINE, Host, gone, kill, limited, scripted, shared_folder
 from faults.squeeze import nth_free
 
 Start = Callable[..., Host]
@@ -156,6 +157,29 @@ def test_first_use_without_descriptors_is_spawn_error(host: Start, tmp_path: Pat
     assert it.do("close") == {}
     assert it.end() == 0
     assert "panic" not in it.stderr.lower(), it.stderr
+
+
+@pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "SIGABRT"])
+def test_commands_of_terminals_end_with_host(host: Start, language: str, tmp_path: Path, end: str) -> None:
+    script = "trap '' TERM HUP; sleep 1000000 & echo $! $$ >pids.new; mv pids.new pids; wait; sleep 1000000"
+    command = {"terminal": {"command": "sh", "args": ["-c", script], "cwd": str(tmp_path)}}
+    agent = scripted(tmp_path, {"release": "2.1.0", "turns": [[command]]})
+    it = host()
+    work_dir = {"workDir" if language == "node" else "work_dir": str(tmp_path)}
+    it.do("open", options={"executable": agent, **work_dir}, terminals=str(tmp_path))
+    it.tell("prompt", input="hi")
+    pids = tmp_path / "pids"
+    deadline = time.monotonic() + DEADLINE
+    while not pids.exists():
+        assert time.monotonic() < deadline, it.stderr
+        time.sleep(0.01)
+    left = [int(pid) for pid in pids.read_text("ascii").split()]
+    try:
+        os.kill(it.pid, getattr(signal, end))
+        assert [pid for pid in left if not gone(pid)] == []
+    finally:
+        for pid in left:
+            kill(pid)
 
 
 def others_can_read(path: Path) -> bool:

@@ -1,19 +1,24 @@
 //! Ready handlers for files and terminals below one directory. The paths, the files and the commands come from an agent, so
 //! nothing here follows a link, waits for a pipe, or takes unlimited memory or time.
 
+use std::ffi::OsString;
 use std::fs::File;
+use std::future::poll_fn;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
-use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::timeout;
 
 use crate::HandlerError;
 use crate::handler::HandlerFuture;
 use crate::messages::{ReadFileRequest, TerminalRequest, TerminalResult, WriteFileRequest};
+use crate::options::{Inherited, find_command};
+use crate::transport::child::CommandProcess;
+use crate::transport::launch::{Launch, PrivateFiles};
 
 /// The default limit of a file, in bytes.
 pub(crate) const DEFAULT_MAX_BYTES: u64 = 16 << 20;
@@ -23,6 +28,8 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 const FILE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest output of a command that is kept, in bytes.
 const MAX_OUTPUT: usize = 4 << 20;
+/// The longest character of UTF-8, in bytes.
+const MAX_CHARACTER: usize = 4;
 /// The limit of the parts of a path: each of them can become a folder.
 const MAX_PARTS: usize = 128;
 /// How long the output may stay open after the end of the command: a process in the background can hold it.
@@ -47,7 +54,8 @@ pub fn files(root: impl Into<PathBuf>) -> Files {
 
 /// Makes a handler that runs commands in a directory and its folders, for `on_terminal`.
 ///
-/// A command has the rights of the program, and can leave the directory: this is not a sandbox.
+/// A command has the rights of the program, and can leave the directory: this is not a sandbox. A command and the processes of its
+/// group are killed if the command ends, takes too long, or if this program ends.
 ///
 /// # Examples
 /// ```
@@ -182,67 +190,56 @@ impl Terminals {
     }
 
     async fn run(self, request: TerminalRequest) -> Result<TerminalResult, HandlerError> {
-        let (root, cwd) = (self.root.clone(), request.cwd.clone());
-        let folder = in_time(move || folder(&root, &cwd)).await?;
         let limit = request.output_byte_limit.and_then(|limit| usize::try_from(limit).ok());
         let output = Output::new(limit.unwrap_or(MAX_OUTPUT).min(MAX_OUTPUT));
-        let env = request.env.iter().filter_map(|(name, value)| Some((name, value.as_str()?)));
-        let mut command = tokio::process::Command::new(&request.command);
-        command.args(&request.args).envs(env).current_dir(folder).kill_on_drop(true);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        #[cfg(unix)]
-        command.process_group(0);
-        let mut child = command.spawn().map_err(|error| format!("{}: {error}", request.command))?;
-        let group = Group(child.id());
-        let pipes = (child.stdout.take(), child.stderr.take());
-        let reading = async { tokio::join!(output.take(pipes.0), output.take(pipes.1)) };
+        let launch = in_time(move || launch(&self.root, request)).await?;
+        let (mut command, stdout, stderr) = CommandProcess::start(launch).await?;
+        let reading = async { tokio::join!(output.take(stdout), output.take(stderr)) };
         let mut reading = std::pin::pin!(reading);
         let ended = timeout(self.timeout, async {
             let mut is_read = false;
             loop {
                 tokio::select! {
-                    status = child.wait() => return (status, is_read),
+                    exit = poll_fn(|cx| command.poll_exit(cx)) => return (exit, is_read),
                     _ = &mut reading, if !is_read => is_read = true,
                 }
             }
         });
-        let (exit_code, signal) = match ended.await {
-            Ok((status, is_read)) => {
+        let (code, signal) = match ended.await {
+            Ok((exit, is_read)) => {
                 if !is_read {
                     drop(timeout(DRAIN, &mut reading).await);
                 }
-                (code_of(status?), None)
+                (exit.code, exit.signal)
             }
             Err(_) => (None, Some("SIGKILL".to_owned())),
         };
-        drop(group);
-        let text = output.text();
-        Ok(TerminalResult { signal, ..TerminalResult::new(text, exit_code) })
+        Ok(TerminalResult { signal, ..TerminalResult::new(output.text(), code) })
     }
 }
 
-fn code_of(status: std::process::ExitStatus) -> Option<i32> {
-    #[cfg(unix)]
-    let signal = std::os::unix::process::ExitStatusExt::signal(&status).map(|signal| -signal);
-    #[cfg(not(unix))]
-    let signal = None;
-    status.code().or(signal)
+/// Returns the command that a request names.
+fn launch(root: &Path, request: TerminalRequest) -> io::Result<Launch> {
+    let current_dir = folder(root, &request.cwd)?;
+    let value = |(name, value): (String, Value)| Some((name.into(), value.as_str()?.into()));
+    let env: Vec<(OsString, OsString)> = request.env.into_iter().filter_map(value).collect();
+    let refused = |reason| io::Error::new(io::ErrorKind::NotFound, format!("{}: {reason}", request.command));
+    let program = find_command(request.command.as_ref(), &current_dir, &env).map_err(refused)?;
+    let args = request.args.into_iter().map(OsString::from).collect();
+    Ok(Launch {
+        program,
+        args,
+        env,
+        inherited: Inherited::default(),
+        current_dir,
+        private: PrivateFiles::default(),
+        server: None,
+        is_gateway: false,
+    })
 }
 
-/// The processes of a command. Dropping it kills them.
-struct Group(Option<u32>);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        #[cfg(unix)]
-        if let Some(pid) = self.0.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw) {
-            // Fails if none is left.
-            rustix::process::kill_process_group(pid, rustix::process::Signal::KILL).ok();
-        }
-    }
-}
-
-/// The end of an output.
+/// The end of an output, and a few bytes more if it is longer than its limit: so the connection, which cuts the text at the start
+/// of a character, reports that it is truncated.
 struct Output {
     limit: usize,
     bytes: Mutex<Vec<u8>>,
@@ -250,12 +247,11 @@ struct Output {
 
 impl Output {
     fn new(limit: usize) -> Self {
-        Self { limit, bytes: Mutex::default() }
+        Self { limit: limit + MAX_CHARACTER, bytes: Mutex::default() }
     }
 
     /// Reads a pipe to its end.
-    async fn take(&self, pipe: Option<impl AsyncRead + Unpin>) {
-        let Some(mut pipe) = pipe else { return };
+    async fn take(&self, mut pipe: impl AsyncRead + Unpin) {
         let mut piece = vec![0; 16 << 10];
         while let Ok(length @ 1..) = pipe.read(&mut piece).await {
             let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -40,8 +40,17 @@ impl Project {
     }
 
     async fn run(&self, script: &str, cwd: &str, limit: Duration) -> Result<TerminalResult, String> {
-        let request = json!({"id": "1", "command": "sh", "args": ["-c", script], "env": {"WORD": "word"}, "cwd": cwd});
-        let request = serde_json::from_value(request).unwrap();
+        let fields = json!({"command": "sh", "args": ["-c", script], "env": {"WORD": "word"}, "cwd": cwd});
+        self.start(fields, limit).await
+    }
+
+    async fn start(&self, mut fields: Value, limit: Duration) -> Result<TerminalResult, String> {
+        for (name, value) in
+            [("id", json!("1")), ("args", json!([])), ("env", json!({})), ("cwd", json!(self.path(".")))]
+        {
+            fields.as_object_mut().unwrap().entry(name).or_insert(value);
+        }
+        let request = serde_json::from_value(fields).unwrap();
         terminals(self.root()).timeout(limit).runner()(request).await.map_err(|error| error.to_string())
     }
 }
@@ -130,7 +139,13 @@ async fn commands_run_below_root() {
     for cwd in ["/", &project.path(".."), &project.path("out"), &project.path("a.txt"), &project.path("missing")] {
         assert!(project.run("true", cwd, minute).await.is_err(), "{cwd}");
     }
-    assert_eq!(project.run("kill -TERM $$", &project.path("."), minute).await.unwrap().exit_code, Some(-15));
+    let ended = project.run("kill -TERM $$", &project.path("."), minute).await.unwrap();
+    assert_eq!((ended.exit_code, ended.signal.as_deref()), (None, Some("SIGTERM")));
+    let missing = project.start(json!({"command": "no-such-program"}), minute).await.unwrap_err();
+    assert_eq!(missing, "no-such-program: not found");
+    std::fs::write(project.root().join("program"), "#!/bin/sh\n").unwrap();
+    let here = project.start(json!({"command": "program", "env": {"PATH": ".::sub"}}), minute).await;
+    assert_eq!(here.unwrap_err(), "program: not found");
 }
 
 #[cfg(unix)]
@@ -139,7 +154,11 @@ async fn output_and_time_of_command_are_limited() {
     let project = Project::new();
     let root = project.path(".");
     let flood = project.run("head -c 20000000 /dev/zero; echo end", &root, Duration::from_secs(60)).await.unwrap();
-    assert!(flood.output.len() <= MAX_OUTPUT && flood.output.ends_with("end\n"), "{}", flood.output.len());
+    assert!(
+        flood.output.len() == MAX_OUTPUT + MAX_CHARACTER && flood.output.ends_with("end\n"),
+        "{}",
+        flood.output.len()
+    );
     // A process in the background keeps the output open.
     let left = project.run("sleep 1000 & echo done", &root, Duration::from_secs(60)).await.unwrap();
     assert_eq!((left.output.as_str(), left.exit_code), ("done\n", Some(0)));

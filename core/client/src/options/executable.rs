@@ -184,6 +184,30 @@ pub(super) fn resolve(option: Option<&Executable>, around: &Surroundings<'_>) ->
     Err(Error::Spawn(format!("can't start the agent: `{shown}`{from}: {places}{}", advice())))
 }
 
+/// Finds the program of a command that an agent runs in `folder`. Parts of PATH that are not absolute are skipped. Returns the
+/// reason if there is none.
+pub(crate) fn find_command(
+    program: &OsStr,
+    folder: &Path,
+    env: &[(OsString, OsString)],
+) -> std::result::Result<PathBuf, &'static str> {
+    let path = env.iter().rev().find(|(name, _)| is_path(name)).map(|(_, value)| value.clone());
+    let path = path.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+    let places: Vec<PathBuf> = match has_directory(program) {
+        true => vec![folder.to_owned()],
+        false => std::env::split_paths(&path).filter(|place| place.is_absolute()).collect(),
+    };
+    let mut reason = "not found";
+    for place in places {
+        match look_at(&place.join(program)) {
+            Found::Program(found) => return Ok(found),
+            Found::Refused(why) => reason = why,
+            Found::Missing => {}
+        }
+    }
+    Err(reason)
+}
+
 /// Returns the advice on how to install a missing program. Empty for an unknown program.
 fn install(program: &Path, dialect: Dialect, is_default: bool) -> String {
     if let Some(agent) = KnownAgent::of_program(program) {

@@ -47,6 +47,7 @@ pub use environment::InheritEnv;
 pub(crate) use environment::Inherited;
 use environment::is_same;
 pub use executable::Executable;
+pub(crate) use executable::find_command;
 #[cfg(feature = "batch")]
 pub(crate) use json::unknown;
 pub use json::{check_names, close_timeout, session_options, wrong_type};

@@ -1,8 +1,10 @@
 //! Starts the agent as a child process.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
+use tokio::process::{ChildStderr, ChildStdout};
 use tokio::runtime::Handle;
 
 use super::stderr::Stderr;
@@ -38,6 +40,30 @@ pub(crate) async fn spawn(launch: Launch, on_stderr: Option<StderrHandler>) -> R
         writer: sys::writer(pipes.stdin),
         process: Box::new(ChildProcess { running, stderr, private: launch.private }),
     })
+}
+
+/// A command of a terminal. Dropped, it is killed with its group, as an agent is. It also ends with this program.
+pub(crate) struct CommandProcess(sys::Running);
+
+impl CommandProcess {
+    /// Starts a command, whose stdin is at its end. Returns its stdout and stderr, too. Call it within a runtime that has I/O
+    /// enabled.
+    pub(crate) async fn start(launch: Launch) -> io::Result<(Self, ChildStdout, ChildStderr)> {
+        let runtime = Handle::try_current().map_err(io::Error::other)?;
+        let started = spawner::run(move || {
+            let _context = runtime.enter();
+            sys::start(&launch)
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", launch.program.display())))
+        });
+        let panicked = || io::Error::other("the runtime refuses the pipes of a command");
+        let (running, pipes) = started.await?.ok_or_else(panicked)??;
+        Ok((Self(running), pipes.stdout, pipes.stderr))
+    }
+
+    /// Is ready if the command has ended. The rest of its group is killed then.
+    pub(crate) fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<Exit> {
+        self.0.poll_exit(cx)
+    }
 }
 
 fn no_runtime() -> Error {
