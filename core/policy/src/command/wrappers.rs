@@ -343,6 +343,7 @@ fn of_git(words: &[Word]) -> Hidden {
     let is_unknown = match words[at].text() {
         "bisect" if rest.first().is_some_and(|word| word.text() == "run") => return follows(words, at + 2),
         "submodule" => is_any(|text| text == "foreach"),
+        "bisect" => is_any(|text| text == "run") && rest[0].text().starts_with('-'),
         "rebase" if rest.iter().any(|word| is_exec(word.text())) => return of_rebase(rest),
         "difftool" => rest.iter().any(|word| is_exec(word.text())),
         "filter-branch" => is_any(|text| text.starts_with('-')),
