@@ -6,14 +6,14 @@ use std::time::Instant;
 use serde_json::Map;
 
 use super::recording::Decided;
-use super::requests::ReplyTo;
+use super::requests::{Held, ReplyTo};
 use super::tool_calls::{Known, Present};
 use super::{Connection, Output, Scope};
 use crate::answers::{Approval, HookDecision};
 use crate::dialect::Answer;
 use crate::messages::{
-    ApprovalRequest, DisplayBlock, Event, FunctionCall, HandlerKind, HookRequest, PolicyDecision, PolicyOutcome,
-    TerminalRequest, ToolCall, ToolCallInfo, ToolKind,
+    ApprovalRequest, DiffDisplayBlock, DisplayBlock, Event, FunctionCall, HandlerKind, HookRequest, PolicyDecision,
+    PolicyOutcome, ShellDisplayBlock, TerminalRequest, ToolCall, ToolCallInfo, ToolKind,
 };
 use crate::recording::{Decider, Entry, PolicyEntry};
 
@@ -29,27 +29,62 @@ pub trait ToolRules: fmt::Debug + Send + Sync {
 /// The limit of calls that are approved for the session.
 const MAX_APPROVED: usize = 1024;
 
-/// The calls that the program approved for the session.
+/// The verdict about a request for a tool, a file or a terminal of the program.
+pub(super) enum Verdict {
+    /// The policy denies it. The reason is for the model.
+    Denied(String),
+    /// A rule asks about it.
+    Asked(Box<PolicyDecision>),
+}
+
+/// The calls that the program approved.
 #[derive(Debug, Default)]
-pub(super) struct ApprovedCalls(Vec<ToolCallInfo>);
+pub(super) struct ApprovedCalls {
+    /// For the session.
+    always: Vec<ToolCallInfo>,
+    /// Calls of the program's own tools that the agent has asked about, once each. They come next, and are not asked about again.
+    once: Vec<ToolCallInfo>,
+}
 
 impl ApprovedCalls {
-    /// Remembers a call. A call without arguments says too little.
+    /// Remembers a call for the session. A call without arguments says too little.
     fn add(&mut self, call: &ToolCallInfo) {
-        if call.arguments.is_some() && self.0.len() < MAX_APPROVED && !self.contains(call) {
-            self.0.push(Self::without_id(call));
+        if call.arguments.is_some() && self.always.len() < MAX_APPROVED && !self.contains(call) {
+            self.always.push(Self::without_id(call));
+        }
+    }
+
+    /// Remembers a call of an own tool, until it comes.
+    fn add_once(&mut self, call: &ToolCallInfo) {
+        if call.arguments.is_some() && self.once.len() < MAX_APPROVED {
+            self.once.push(Self::without_id(call));
         }
     }
 
     /// Whether exactly this call was approved. Its id does not matter.
     fn contains(&self, call: &ToolCallInfo) -> bool {
-        !self.0.is_empty() && self.0.contains(&Self::without_id(call))
+        !self.always.is_empty() && self.always.contains(&Self::without_id(call))
+    }
+
+    /// Whether exactly this call was approved. An approval that is not for the session is used up.
+    fn take(&mut self, call: &ToolCallInfo) -> bool {
+        let call = Self::without_id(call);
+        let once = self.once.iter().position(|approved| *approved == call).map(|place| self.once.remove(place));
+        once.is_some() || self.always.contains(&call)
+    }
+
+    /// Forgets calls of a turn that has ended.
+    pub(super) fn forget_once(&mut self) {
+        self.once.clear();
     }
 
     fn without_id(call: &ToolCallInfo) -> ToolCallInfo {
         // Some agents say nothing by this kind, others leave it out.
         let kind = call.kind.clone().filter(|kind| kind.as_str() != "other");
-        ToolCallInfo { id: String::new(), kind, ..call.clone() }
+        let call = ToolCallInfo { id: String::new(), kind, ..call.clone() };
+        // An own tool gets its arguments and nothing else.
+        let is_own = call.kind.as_ref().is_some_and(|kind| kind.as_str() == OWN_TOOL);
+        if is_own { ToolCallInfo { locations: None, diffs: None, changed: None, ..call } } else { call }
     }
 }
 
@@ -88,9 +123,14 @@ impl Connection {
         self.send_answer(ReplyTo::Agent(rpc_id), &hook.id, &answer);
     }
 
-    /// Returns the decision about a call that runs without an approval, if the policy denies it. `call` is newer than the
-    /// agent's events about it; if they differ, both must be permitted.
+    /// Returns the decision about a call that runs without an approval, if the policy denies it.
     fn denial_of(&mut self, call: &ToolCallInfo) -> Option<PolicyDecision> {
+        self.decision_of(call).filter(|decision| decision.decision == PolicyOutcome::Deny)
+    }
+
+    /// Returns the decision about a call that runs without an approval. `call` is newer than the agent's events about it; if they
+    /// differ, both must be permitted.
+    fn decision_of(&mut self, call: &ToolCallInfo) -> Option<PolicyDecision> {
         let rules = self.sources.rules.clone()?;
         let dialect = &self.dialect;
         let mut statements = self.tool_calls.statements(None, &call.id, &|id| dialect.call_details(id));
@@ -98,8 +138,7 @@ impl Connection {
         let newest = self.as_own(call);
         let is_other = |earlier: &&ToolCallInfo| earlier.name != call.name || earlier.arguments != call.arguments;
         let earlier = statements.earlier.iter().filter(is_other).map(|earlier| self.as_own(earlier));
-        let decision = strictest(&**rules, newest, earlier, "");
-        Some(decision).filter(|decision| decision.decision == PolicyOutcome::Deny)
+        Some(strictest(&**rules, newest, earlier, ""))
     }
 
     /// Takes in a call as an approval request describes it, if that differs from what the agent said before. The event stream
@@ -193,7 +232,7 @@ impl Connection {
         }
         let is_plain = earlier.is_empty() && !statements.is_incomplete && newest.changed.is_none();
         let mut decision = strictest(&**rules, newest, earlier.into_iter(), &request.description);
-        if decision.decision == PolicyOutcome::Ask && is_plain && self.approved.contains(&shown) {
+        if decision.decision == PolicyOutcome::Ask && is_plain && self.approved.contains(&self.as_own(&shown)) {
             decision.decision = PolicyOutcome::Allow;
             decision.reason = Some("the program approved this call for the session".to_owned());
             (decision.rule, decision.source) = (None, None);
@@ -230,7 +269,11 @@ impl Connection {
         let call = asked.tool_call.get().map(|call| self.as_own(call));
         let verdict = rules.zip(call).map(|(rules, call)| rules.decide(&call, &asked.description));
         match verdict {
-            Some(decision) if decision.decision == PolicyOutcome::Ask && decision.rule.is_some() => {
+            Some(decision)
+                if decision.decision == PolicyOutcome::Ask
+                    && decision.rule.is_some()
+                    && !self.approved.contains(&decision.tool_call) =>
+            {
                 self.request(rpc_id, request, size, now);
             }
             Some(decision) if decision.decision == PolicyOutcome::Deny => {
@@ -245,9 +288,9 @@ impl Connection {
         }
     }
 
-    /// Returns the reason, for the agent, if the policy denies a request that needs no approval: a call of the program's
-    /// tool, a file or a command.
-    pub(super) fn deny_request(&mut self, request: &Event) -> Option<String> {
+    /// Returns the verdict about a request for a tool, a file or a terminal of the program, if it may not be handled at once: the
+    /// policy denies it, or a rule asks about it.
+    pub(super) fn verdict_of_request(&mut self, request: &Event) -> Option<Verdict> {
         let (call, description) = match request {
             Event::ToolCallRequest(request) => (ToolCallInfo::clone(&Known::of(request).call), request.name.clone()),
             Event::ReadFileRequest(request) => file_call(&request.id, "read_text_file", ToolKind::Read, &request.path),
@@ -257,8 +300,15 @@ impl Connection {
             Event::TerminalRequest(request) => terminal_call(request),
             _ => return None,
         };
-        let decision = self.denial_of(&call)?;
-        Some(self.deny(decision, &description))
+        let decision = self.decision_of(&call)?;
+        match decision.decision {
+            PolicyOutcome::Deny => Some(Verdict::Denied(self.deny(decision, &description))),
+            // The default asks about what the agent does. The program's own tools and handlers are the program's.
+            PolicyOutcome::Ask if decision.rule.is_some() && !self.approved.take(&self.as_own(&call)) => {
+                Some(Verdict::Asked(Box::new(decision)))
+            }
+            _ => None,
+        }
     }
 
     /// Reports a denial. Returns its reason, for the model.
@@ -275,15 +325,22 @@ impl Connection {
     }
 
     /// Returns the answer to send for the program's one. With rules, the agent must ask about each further call, because it
-    /// may mean another one by an approval for the session: the SDK remembers exactly this call.
-    pub(super) fn approve_once(&mut self, answer: &Answer, call: Option<&Known>) -> Option<Answer> {
-        if self.sources.rules.is_none() || *answer != Answer::Approval(Approval::ApproveForSession) {
-            return None;
+    /// may mean another one by an approval for the session: the SDK remembers exactly this call. `is_of_agent`: the agent has asked.
+    pub(super) fn approve_once(&mut self, answer: &Answer, call: Option<&Known>, is_of_agent: bool) -> Option<Answer> {
+        self.sources.rules.as_ref()?;
+        let call = call.map(|known| self.as_own(&known.call));
+        match answer {
+            Answer::Approval(Approval::ApproveForSession) => {
+                call.iter().for_each(|call| self.approved.add(call));
+                Some(Answer::Approval(Approval::Approve))
+            }
+            Answer::Approval(Approval::Approve) => {
+                let is_own = |call: &ToolCallInfo| is_of_agent && self.sources.tools.contains(&call.name);
+                call.filter(is_own).iter().for_each(|call| self.approved.add_once(call));
+                None
+            }
+            _ => None,
         }
-        if let Some(known) = call {
-            self.approved.add(&known.call);
-        }
-        Some(Answer::Approval(Approval::Approve))
     }
 
     fn record_denial(&mut self, call: Known, description: &str, decision: &PolicyDecision) {
@@ -292,7 +349,7 @@ impl Connection {
         }
     }
 
-    fn report_decision(&mut self, decision: PolicyDecision, scope: Scope) {
+    pub(super) fn report_decision(&mut self, decision: PolicyDecision, scope: Scope) {
         self.record(|| {
             let PolicyDecision { tool_call, decision, rule, source, reason, part, .. } = decision.clone();
             let turn = if let Scope::Turn(turn, _) = scope { Some(turn) } else { None };
@@ -317,6 +374,51 @@ fn shown_commands(request: &ApprovalRequest) -> impl Iterator<Item = &str> {
 /// The kind that an agent states. Only the SDK knows which tools are the program's.
 fn stated_kind(call: &ToolCallInfo) -> Option<ToolKind> {
     call.kind.clone().filter(|kind| kind.as_str() != OWN_TOOL)
+}
+
+/// Returns the request for an approval of a request that a rule asks about.
+pub(super) fn approval_of(held: &Held, decision: &PolicyDecision) -> Event {
+    let (action, description, display) = match &held.request {
+        Event::ReadFileRequest(request) => ("read file", request.path.clone(), None),
+        Event::WriteFileRequest(request) => {
+            let diff = DiffDisplayBlock {
+                path: request.path.clone(),
+                old_text: String::new(),
+                new_text: request.content.clone(),
+                old_start: None,
+                new_start: None,
+                is_summary: None,
+                extra: Default::default(),
+            };
+            ("edit file", request.path.clone(), Some(DisplayBlock::Diff(diff)))
+        }
+        Event::TerminalRequest(request) => {
+            let command = command_line(request);
+            let (language, extra) = ("bash".to_owned(), Default::default());
+            let shell = ShellDisplayBlock { language, command: command.clone(), extra };
+            ("run command", command, Some(DisplayBlock::Shell(shell)))
+        }
+        _ => ("call tool", held.call.name.clone(), None),
+    };
+    let mut request = ApprovalRequest::new(held.call.name.clone(), action, description);
+    request.id = format!("approval of {}", held.request.request_id().unwrap_or_default());
+    request.tool_call_id.clone_from(&held.call.id);
+    request.display.extend(display);
+    request.tool_call = decision.tool_call.clone().into();
+    request.into()
+}
+
+/// The command of a terminal in one line. Without arguments, it is the text for a shell.
+fn command_line(request: &TerminalRequest) -> String {
+    let is_plain = |character: char| character.is_alphanumeric() || "-_./:=@%+,".contains(character);
+    let quoted = |word: &String| match word.is_empty() || !word.chars().all(is_plain) {
+        true => format!("'{}'", word.replace('\'', r"'\''")),
+        false => word.clone(),
+    };
+    if request.args.is_empty() {
+        return request.command.clone();
+    }
+    std::iter::once(&request.command).chain(&request.args).map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 /// Decides about a call as the agent describes it, and as it did before: all of it must be allowed.

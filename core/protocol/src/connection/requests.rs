@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::output::OutputTool;
-use super::policy::ToolRules;
+use super::policy::{ToolRules, Verdict, approval_of};
 use super::recording::{self, Decided};
 use super::terminals::MAX_TERMINALS;
 use super::tool_calls::{Known, RejectedBy, short};
@@ -17,8 +17,8 @@ use crate::error::Result;
 use crate::error::invalid_option;
 use crate::messages::value::RequestOrigin;
 use crate::messages::{
-    ApprovalKind, ApprovalRequest, ApprovalResponse, Event, HandlerKind, Question, QuestionRequest, ToolCallRequest,
-    ToolReturnValue, UnknownEvent,
+    ApprovalKind, ApprovalRequest, ApprovalResponse, Event, HandlerKind, PolicyDecision, Question, QuestionRequest,
+    ToolCallInfo, ToolCallRequest, ToolReturnValue, UnknownEvent,
 };
 use crate::naming::Naming;
 use crate::recording::{CallKind, Decider};
@@ -121,8 +121,41 @@ pub(super) enum ReplyTo {
     ToolCaller(RequestKey),
     /// The terminal with this id.
     Terminal(String),
+    /// Another request, which waits for this approval.
+    Held(Box<Held>),
     /// The request has been answered.
     Answered,
+}
+
+/// A request for a tool, a file or a terminal of the program that a rule asks about: no handler is called before the approval.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) key: RequestKey,
+    pub(super) reply_to: ReplyTo,
+    pub(super) scope: Scope,
+    pub(super) request: Event,
+    /// The call, as rules see it.
+    pub(super) call: ToolCallInfo,
+}
+
+impl ReplyTo {
+    /// Returns whether the agent waits under this id.
+    fn is_agent(&self, rpc_id: &str) -> bool {
+        match self {
+            Self::Agent(id) => id == rpc_id,
+            Self::Held(held) => held.reply_to.is_agent(rpc_id),
+            _ => false,
+        }
+    }
+
+    /// Returns whether the caller of a tool over the tools server waits.
+    pub(super) fn is_tool_caller(&self) -> bool {
+        match self {
+            Self::ToolCaller(_) => true,
+            Self::Held(held) => held.reply_to.is_tool_caller(),
+            _ => false,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -228,6 +261,16 @@ impl Requests {
         Some((key, self.take(key)?))
     }
 
+    /// Returns the call of a tool over the tools server with this id.
+    fn tool_call(&self, id: &str) -> Option<RequestKey> {
+        let is_meant = |pending: &Pending| match &pending.reply_to {
+            ReplyTo::ToolCaller(_) => pending.request_id == id,
+            ReplyTo::Held(held) => held.reply_to.is_tool_caller() && held.request.request_id() == Some(id),
+            _ => false,
+        };
+        self.pending.iter().filter(|(_, pending)| is_meant(pending)).map(|(key, _)| *key).max()
+    }
+
     fn withdraw(&mut self, which: impl Fn(&Pending) -> bool) -> Vec<(RequestKey, Pending)> {
         let mut keys: Vec<_> = self.pending.iter().filter(|(_, pending)| which(pending)).map(|(key, _)| *key).collect();
         keys.sort_unstable();
@@ -248,9 +291,12 @@ impl Connection {
     /// Withdraws the requests of the turn, because it has ended or is being cancelled. Requests of background agents
     /// stay open.
     pub(super) fn withdraw_of_turn(&mut self) {
-        for (key, pending) in self.requests.withdraw(|pending| pending.of_turn) {
+        for (key, mut pending) in self.requests.withdraw(|pending| pending.of_turn) {
             self.record_withdrawn(&pending);
             self.outputs.push_back(Output::Withdrawn(key));
+            if let ReplyTo::Held(held) = std::mem::replace(&mut pending.reply_to, ReplyTo::Answered) {
+                self.refuse_held(*held, REQUEST_CANCELLED, "the turn was cancelled".to_owned());
+            }
             self.record_rejection(pending, RejectedBy::Cancelled);
         }
     }
@@ -278,8 +324,7 @@ impl Connection {
 
     /// Handles the agent's cancellation of its own request. JSON-RPC requires an answer to it.
     pub(super) fn request_cancelled(&mut self, rpc_id: &str) {
-        let is_meant = |pending: &Pending| matches!(&pending.reply_to, ReplyTo::Agent(id) if id == rpc_id);
-        for (key, pending) in self.requests.withdraw(is_meant) {
+        for (key, pending) in self.requests.withdraw(|pending| pending.reply_to.is_agent(rpc_id)) {
             self.record_withdrawn(&pending);
             self.outputs.push_back(Output::Withdrawn(key));
             let bytes = self.dialect.refuse(rpc_id, REQUEST_CANCELLED, "the request was cancelled");
@@ -300,13 +345,16 @@ impl Connection {
     }
 
     /// Returns the details of a request, for the outcome of the turn and for the check of an answer.
-    fn about(&mut self, request: &Event) -> About {
+    fn about(&mut self, reply_to: &ReplyTo, request: &Event) -> About {
         let dialect = &self.dialect;
         let details = |id: &str| dialect.call_details(id);
         let mut find = |agent: Option<&str>, id: &str| self.tool_calls.find(agent, id, &details);
         match request {
             Event::ApprovalRequest(request) => About {
-                tool_call: find(request.agent_id.as_deref(), &request.tool_call_id),
+                tool_call: match reply_to {
+                    ReplyTo::Held(held) => Some(Known::of_call(held.call.clone())),
+                    _ => find(request.agent_id.as_deref(), &request.tool_call_id),
+                },
                 description: short(&request.description),
                 action: short(&request.action),
                 questions: Vec::new(),
@@ -346,7 +394,7 @@ impl Connection {
         if let Some(replay) = &mut self.replay {
             return replay.request(rpc_id, request, size);
         }
-        self.dispatch(key, ReplyTo::Agent(rpc_id), scope, request, now);
+        self.dispatch(key, ReplyTo::Agent(rpc_id), scope, request, false, now);
     }
 
     /// Begins a tool call that does not come over the connection. It is not part of a replay.
@@ -362,24 +410,34 @@ impl Connection {
         let request = Event::from(call);
         self.outputs.push_back(Output::Event { scope, event: request.clone().into(), size });
         let key = self.new_key();
-        self.dispatch(key, ReplyTo::ToolCaller(key), scope, request, now);
+        self.dispatch(key, ReplyTo::ToolCaller(key), scope, request, false, now);
         Some(key)
     }
 
     /// Withdraws a call of [`Connection::call_tool`], because its caller no longer waits.
     pub fn cancel_tool_call(&mut self, id: &str, now: Instant) {
-        let Some(key) = self.requests.find(id, |pending| matches!(pending.reply_to, ReplyTo::ToolCaller(_))) else {
-            return;
-        };
-        if let Some(pending) = self.requests.take(key) {
-            self.record_withdrawn(&pending);
-        }
+        let Some(key) = self.requests.tool_call(id) else { return };
+        let pending = self.requests.take(key);
         self.note_activity(now);
         self.outputs.push_back(Output::Withdrawn(key));
+        if let Some(pending) = &pending {
+            self.record_withdrawn(pending);
+            if let ReplyTo::Held(held) = &pending.reply_to {
+                self.outputs.push_back(Output::Withdrawn(held.key));
+            }
+        }
     }
 
-    /// Answers a request, or passes it to a handler, according to the policy.
-    fn dispatch(&mut self, key: RequestKey, mut reply_to: ReplyTo, scope: Scope, request: Event, now: Instant) {
+    /// Answers a request, or passes it to a handler, according to the policy. `is_approved`: the program has approved it.
+    fn dispatch(
+        &mut self,
+        key: RequestKey,
+        mut reply_to: ReplyTo,
+        scope: Scope,
+        request: Event,
+        is_approved: bool,
+        now: Instant,
+    ) {
         let services = self.sources.services;
         let served = |is_set| if is_set { AnswerSource::Handler } else { AnswerSource::Default };
         let (source, kind, name, on_error) = match &request {
@@ -423,6 +481,7 @@ impl Connection {
         }
         if let Event::ApprovalRequest(request) = &request
             && !cancelling
+            && !matches!(reply_to, ReplyTo::Held(_))
             && let Some(answer) = self.approve_output(request).or_else(|| self.decide_approval(request, scope))
         {
             if is_manual_approval {
@@ -431,16 +490,13 @@ impl Connection {
             }
             return self.send_answer(reply_to, &request_id, &answer);
         }
-        if kind != HandlerKind::Output
-            && !cancelling
-            && let Some(reason) = self.deny_request(&request)
-        {
-            return match &reply_to {
-                ReplyTo::Agent(rpc_id) if kind != HandlerKind::Tool => {
-                    self.refuse_with(rpc_id, INTERNAL_ERROR, &reason)
-                }
-                _ => self.send_answer(reply_to, &request_id, &Answer::Tool(ToolReturnValue::error(reason))),
-            };
+        let verdict = match kind {
+            HandlerKind::Output => None,
+            _ if cancelling || is_approved => None,
+            _ => self.verdict_of_request(&request),
+        };
+        if let Some(Verdict::Denied(reason)) = verdict {
+            return self.refuse_request(reply_to, &request, INTERNAL_ERROR, reason);
         }
         if let Event::ToolCallRequest(call) = &request
             && kind == HandlerKind::Output
@@ -457,6 +513,12 @@ impl Connection {
         {
             return self.refuse_with(rpc_id, code, &reason);
         }
+        if let Some(Verdict::Asked(decision)) = verdict
+            && source == AnswerSource::Handler
+        {
+            let held = Held { key, reply_to, scope, request, call: decision.tool_call.clone() };
+            return self.ask_first(held, *decision, now);
+        }
         if let (Event::TerminalRequest(request), ReplyTo::Agent(rpc_id)) = (&request, &reply_to) {
             let bytes = self.dialect.answer_terminal(rpc_id, TerminalAnswer::Created(&request.id));
             self.transmit(bytes);
@@ -465,7 +527,7 @@ impl Connection {
         }
         let answer = match (source, &kind) {
             (AnswerSource::Default, HandlerKind::Approval) => {
-                let About { tool_call, description, .. } = self.about(&request);
+                let About { tool_call, description, .. } = self.about(&reply_to, &request);
                 let by = if cancelling { RejectedBy::Cancelled } else { RejectedBy::NoHandler };
                 if let Some(turn) = &mut self.turn {
                     turn.record.rejected(tool_call, description, by);
@@ -485,7 +547,7 @@ impl Connection {
             (AnswerSource::Default, _) => Answer::Hook(HookDecision::Allow),
             (AnswerSource::Manual | AnswerSource::Handler, _) => {
                 let manual = source == AnswerSource::Manual;
-                let about = self.about(&request);
+                let about = self.about(&reply_to, &request);
                 // A command in a terminal may run for any time.
                 let report_at = (kind != HandlerKind::Terminal).then(|| now + REPORT_AFTER);
                 let is_checked = kind == HandlerKind::Output;
@@ -517,7 +579,51 @@ impl Connection {
             _ => None,
         };
         self.record_decision(Decided { tool_call, ..Decided::at_once(&request_id, &kind, by, &answer) });
-        self.send_answer(reply_to, &request_id, &answer);
+        self.send_answer_or_go_on(reply_to, &request_id, &answer, now);
+    }
+
+    /// Sends an answer, or goes on with the request that waits for it.
+    fn send_answer_or_go_on(&mut self, reply_to: ReplyTo, request_id: &str, answer: &Answer, now: Instant) {
+        let ReplyTo::Held(held) = reply_to else { return self.send_answer(reply_to, request_id, answer) };
+        match answer {
+            Answer::Approval(Approval::Approve | Approval::ApproveForSession) => {
+                let Held { key, reply_to, scope, request, .. } = *held;
+                self.dispatch(key, reply_to, scope, request, true, now);
+            }
+            Answer::Approval(Approval::Reject { feedback: Some(feedback) }) => {
+                self.refuse_held(*held, INTERNAL_ERROR, format!("the user rejected this: {feedback}"));
+            }
+            _ => self.refuse_held(*held, INTERNAL_ERROR, "the user rejected this".to_owned()),
+        }
+    }
+
+    fn refuse_held(&mut self, held: Held, code: i64, reason: String) {
+        self.refuse_request(held.reply_to, &held.request, code, reason);
+    }
+
+    /// Refuses a request for a tool, a file or a terminal. The model reads the reason.
+    fn refuse_request(&mut self, reply_to: ReplyTo, request: &Event, code: i64, reason: String) {
+        match &reply_to {
+            ReplyTo::Agent(rpc_id) if !matches!(request, Event::ToolCallRequest(_)) => {
+                self.refuse_with(rpc_id, code, &reason)
+            }
+            _ => {
+                let request_id = request.request_id().unwrap_or_default();
+                self.send_answer(reply_to, request_id, &Answer::Tool(ToolReturnValue::error(reason)));
+            }
+        }
+    }
+
+    /// Asks the program about a request that a rule asks about.
+    fn ask_first(&mut self, held: Held, decision: PolicyDecision, now: Instant) {
+        let key = self.new_key();
+        let scope = held.scope;
+        let mut asked = approval_of(&held, &decision);
+        asked.set_origin(RequestOrigin { session: self.number, request: key });
+        let size = serde_json::to_string(&asked).map_or(0, |json| json.len());
+        self.outputs.push_back(Output::Event { scope, event: Box::new(asked.clone()), size });
+        self.report_decision(decision, scope);
+        self.dispatch(key, ReplyTo::Held(Box::new(held)), scope, asked, false, now);
     }
 
     pub(super) fn send_answer(&mut self, reply_to: ReplyTo, request_id: &str, answer: &Answer) {
@@ -537,7 +643,8 @@ impl Connection {
                     self.terminal_ended(&id, Ok(result.clone()));
                 }
             }
-            ReplyTo::Answered => {}
+            // `send_answer_or_go_on` goes on with the request.
+            ReplyTo::Held(_) | ReplyTo::Answered => {}
         }
     }
 
@@ -596,10 +703,11 @@ impl Connection {
         let Some(mut pending) = self.requests.take(key) else { return };
         self.note_activity(now);
         self.record_answer(&pending, by, Some(answer), failure, now);
-        let once = self.approve_once(answer, pending.about.tool_call.as_ref());
+        let is_of_agent = !matches!(pending.reply_to, ReplyTo::Held(_));
+        let once = self.approve_once(answer, pending.about.tool_call.as_ref(), is_of_agent);
         let answer = once.as_ref().unwrap_or(answer);
         let reply_to = std::mem::replace(&mut pending.reply_to, ReplyTo::Answered);
-        self.send_answer(reply_to, &pending.request_id, answer);
+        self.send_answer_or_go_on(reply_to, &pending.request_id, answer, now);
         if matches!(answer, Answer::Approval(Approval::Reject { .. })) {
             self.record_rejection(pending, by);
         }
@@ -613,7 +721,7 @@ impl Connection {
         match pending.reply_to {
             ReplyTo::Agent(rpc_id) => self.refuse_with(&rpc_id, INTERNAL_ERROR, message),
             ReplyTo::Terminal(id) => self.terminal_ended(&id, Err(message.to_owned())),
-            ReplyTo::ToolCaller(_) | ReplyTo::Answered => {}
+            ReplyTo::ToolCaller(_) | ReplyTo::Held(_) | ReplyTo::Answered => {}
         }
     }
 

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::messages::{PolicyDecision, PolicyOutcome, ToolCallInfo};
+use crate::answers::Approval;
+use crate::dialect::Answer;
+use crate::messages::{PolicyDecision, PolicyOutcome, ToolCallInfo, ToolCallRequest, ToolReturnValue};
 
-/// Denies a command with `rm`, asks about one with `git`, and allows other known commands.
+/// Denies a command with `rm`, asks about one with `git`, and allows other known commands. A rule asks about `git push`, and the
+/// default about all others.
 #[derive(Debug)]
 struct Rules;
 
@@ -21,7 +24,14 @@ impl ToolRules for Rules {
             Some(command) if !command.contains("git") => PolicyOutcome::Allow,
             _ => PolicyOutcome::Ask,
         };
-        let rule = (decision == PolicyOutcome::Deny).then(|| "execute(rm *)".to_owned());
+        let rule = match decision {
+            PolicyOutcome::Deny => Some("execute(rm *)"),
+            PolicyOutcome::Ask if command.is_some_and(|command| command.contains("push")) => {
+                Some("execute(git push *)")
+            }
+            _ => None,
+        };
+        let rule = rule.map(str::to_owned);
         let (tool_call, extra) = (call.clone(), Default::default());
         PolicyDecision { tool_call, decision, rule, source: None, reason: None, part: None, extra }
     }
@@ -217,6 +227,138 @@ fn policy_denies_own_tools() {
         assert_eq!(answer.iter().any(|answer| answer.contains("policy denies")), is_denied, "{answer:?}");
         assert_eq!(peer.trace().contains(&"1.0 PolicyDecision".to_owned()), is_denied);
     }
+}
+
+/// A session with a tool of the program, `query`, and a turn.
+fn with_tool(approval: AnswerSource) -> Peer {
+    let tools = ["query".to_owned()].into();
+    let mut peer = Peer::open_with(timing(), AnswerSources { tools, ..sources(approval) });
+    peer.prompt(1);
+    peer.said();
+    peer.trace();
+    peer
+}
+
+fn query(peer: &mut Peer, id: &str, command: &str) {
+    let arguments = json!({ "command": command }).to_string();
+    peer.request(id, "ToolCallRequest", &json!({"id": "q", "name": "query", "arguments": arguments}));
+}
+
+/// Returns the result of an own tool's call that was refused.
+fn refused(id: &str, reason: &str) -> String {
+    let value = json!({"is_error": true, "output": "", "message": reason, "display": []});
+    format!("\"{id}\" {}", json!({"tool_call_id": "q", "return_value": value}))
+}
+
+#[test]
+fn rule_asks_before_own_tool_is_called() {
+    let value = || Answer::Tool(ToolReturnValue::ok("done"));
+    let mut peer = with_tool(AnswerSource::Handler);
+    query(&mut peer, "r", "git push");
+    assert!(peer.said().is_empty());
+    let approval = peer.asked();
+    peer.connection.answer(approval, &Answer::Approval(Approval::Approve), Instant::now());
+    let tool = peer.asked();
+    peer.connection.answer(tool, &value(), Instant::now());
+    assert!(peer.said()[0].contains("done"));
+    // An approval is for one call.
+    query(&mut peer, "s", "git push");
+    let approval = peer.asked();
+    peer.connection.answer(approval, &Answer::Approval(Approval::ApproveForSession), Instant::now());
+    let tool = peer.asked();
+    peer.connection.answer(tool, &value(), Instant::now());
+    peer.said();
+    // Exactly this call is approved for the session.
+    query(&mut peer, "t", "git push");
+    let tool = peer.asked();
+    peer.connection.answer(tool, &value(), Instant::now());
+    peer.said();
+    query(&mut peer, "u", "git push --force");
+    let approval = peer.asked();
+    peer.connection.answer(approval, &Answer::Approval(Approval::reject("not today")), Instant::now());
+    assert_eq!(peer.said(), [refused("u", "the user rejected this: not today")]);
+    assert!(!peer.trace().iter().any(|output| output.starts_with("ask")));
+}
+
+#[test]
+fn own_tool_is_not_called_without_approval() {
+    for (source, told) in [
+        (AnswerSource::Default, Some(refused("r", "the user rejected this"))),
+        (AnswerSource::Manual, None),
+        (AnswerSource::Yolo, None),
+    ] {
+        let mut peer = with_tool(source);
+        query(&mut peer, "r", "git push");
+        assert_eq!(peer.said(), Vec::from_iter(told), "{source:?}");
+        let events = ["1.0 ToolCallRequest", "1.0 ApprovalRequest", "1.0 PolicyDecision"];
+        let trace = peer.trace();
+        assert_eq!(trace[..3], events, "{source:?}");
+        // With `yolo` the SDK approves what rules ask about.
+        assert_eq!(trace.len() > 3, source == AnswerSource::Yolo, "{trace:?}");
+    }
+    // Only the default asks.
+    let mut peer = with_tool(AnswerSource::Default);
+    query(&mut peer, "r", "git status");
+    peer.asked();
+}
+
+#[test]
+fn failed_handler_approves_no_own_tool() {
+    let mut peer = with_tool(AnswerSource::Handler);
+    query(&mut peer, "r", "git push");
+    let approval = peer.asked();
+    peer.connection.handler_failed(approval, "boom".to_owned(), Instant::now());
+    assert_eq!(peer.said(), [refused("r", "the user rejected this")]);
+}
+
+#[test]
+fn cancel_refuses_what_waits_for_an_approval() {
+    let mut peer = with_tool(AnswerSource::Handler);
+    query(&mut peer, "r", "git push");
+    let approval = peer.asked();
+    peer.cancel(1);
+    assert!(peer.said().contains(&refused("r", "the turn was cancelled")));
+    peer.connection.answer(approval, &Answer::Approval(Approval::Approve), Instant::now());
+    assert!(peer.said().is_empty());
+    assert!(!peer.trace().iter().any(|output| output.starts_with("ask")));
+}
+
+#[test]
+fn manual_answer_lets_own_tool_be_called() {
+    let mut peer = with_tool(AnswerSource::Manual);
+    query(&mut peer, "r", "git push");
+    peer.trace();
+    let answer = ManualAnswer::Approval(Approval::Approve);
+    peer.connection.respond("approval of q", answer, Instant::now()).expect("an open request");
+    peer.asked();
+}
+
+#[test]
+fn caller_over_tools_server_gets_refusal_or_leaves() {
+    let call = || ToolCallRequest {
+        id: "m".to_owned(),
+        name: "query".to_owned(),
+        arguments: Some(json!({"command": "git push"}).to_string()),
+        extra: Default::default(),
+    };
+    let mut peer = with_tool(AnswerSource::Handler);
+    let key = peer.connection.call_tool(call(), 0, Instant::now()).expect("an open connection");
+    let approval = peer.asked();
+    peer.connection.answer(approval, &Answer::Approval(Approval::reject("no")), Instant::now());
+    let answered = std::iter::from_fn(|| peer.connection.poll_output()).find_map(|output| match output {
+        Output::ToolAnswered { key, result } => Some((key, result.message)),
+        _ => None,
+    });
+    assert_eq!(answered, Some((key, "the user rejected this: no".to_owned())));
+    let key = peer.connection.call_tool(call(), 0, Instant::now()).expect("an open connection");
+    let approval = peer.asked();
+    peer.connection.cancel_tool_call("m", Instant::now());
+    let outputs: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output()).collect();
+    let is_withdrawn =
+        |of: RequestKey| outputs.iter().any(|output| matches!(output, Output::Withdrawn(key) if *key == of));
+    assert!(is_withdrawn(approval) && is_withdrawn(key), "{outputs:?}");
+    peer.connection.answer(approval, &Answer::Approval(Approval::Approve), Instant::now());
+    assert!(peer.trace().is_empty());
 }
 
 #[test]
