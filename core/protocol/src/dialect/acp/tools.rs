@@ -2,6 +2,7 @@
 //! result.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use agent_client_protocol_schema::v1::{self as acp, ToolCallContent, ToolCallStatus, ToolCallUpdateFields};
 use serde::Deserialize;
@@ -41,6 +42,8 @@ struct Call {
     /// Whether the agent sent an empty object, which may mean that the arguments are not known yet.
     blank: bool,
     ended: bool,
+    /// The hash of the arguments of a call that has ended. `None` if there were none.
+    ended_with: Option<u64>,
     /// Whether the agent has announced it, and not only sent updates or a request.
     is_announced: bool,
     /// Whether a request has named another tool, or other arguments.
@@ -55,6 +58,27 @@ struct Call {
     meta: meta::Gathered,
     content: Vec<ToolCallContent>,
     display: Vec<DisplayBlock>,
+}
+
+impl Call {
+    /// Whether these are other arguments than those of the call, which has ended.
+    fn has_other_input(&self, fields: &ToolCallUpdateFields) -> bool {
+        let raw = fields.raw_input.as_ref().filter(|raw| !is_blank(raw) && !raw.is_null());
+        raw.is_some_and(|raw| hash_of(&whole_arguments(raw, None)) != self.ended_with)
+    }
+}
+
+/// Returns a hash of JSON that does not depend on the order of its members; `None` if the text is not JSON.
+fn hash_of(arguments: &str) -> Option<u64> {
+    let value: Value = serde_json::from_str(arguments).ok()?;
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    Some(hasher.finish())
+}
+
+/// Whether an announcement or an update says that the call has ended.
+fn is_end(fields: &ToolCallUpdateFields) -> bool {
+    matches!(fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed))
 }
 
 /// A question in the arguments of an asking tool.
@@ -351,11 +375,23 @@ impl Acp {
         all: &mut Vec<Incoming>,
     ) {
         // After the end of a call, an announcement of its id is a new call, unless it is late or says that the call has ended.
-        let is_end = matches!(fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
-        if let Some(call) = self.tools.find(id).filter(|call| !call.ended || is_end || !call.is_announced) {
+        let is_same =
+            |call: &&mut Call| !call.ended || is_end(&fields) || (!call.is_announced && !call.has_other_input(&fields));
+        if let Some(call) = self.tools.find(id).filter(is_same) {
             call.is_announced = true;
             return self.tool_update(id, fields, meta, all);
         }
+        self.begin_call(id, name, fields, meta, all);
+    }
+
+    fn begin_call(
+        &mut self,
+        id: &str,
+        name: &str,
+        fields: ToolCallUpdateFields,
+        meta: Option<&acp::Meta>,
+        all: &mut Vec<Incoming>,
+    ) {
         let text = fields.content.as_deref().and_then(content::text);
         let begun = text.filter(|text| fields.raw_input.is_none() && looks_like_arguments(text)).unwrap_or_default();
         let input = fields.raw_input.as_ref().filter(|raw| !is_blank(raw));
@@ -382,7 +418,15 @@ impl Acp {
         all: &mut Vec<Incoming>,
     ) {
         self.announce(id, fields.title.as_deref(), all);
-        let Some(call) = self.tools.find(id).filter(|call| !call.ended) else { return };
+        let Some(call) = self.tools.find(id) else { return };
+        if call.ended {
+            // Other arguments after the end are those of a new call.
+            if call.has_other_input(&fields) && !is_end(&fields) {
+                let name = fields.title.clone().unwrap_or_else(|| call.name.clone());
+                self.begin_call(id, &name, fields, meta, all);
+            }
+            return;
+        }
         call.describe(&fields);
         if let Some(meta) = meta {
             call.meta.add(meta);
@@ -543,7 +587,7 @@ impl Acp {
             extra: Default::default(),
             tool_call: Default::default(),
         };
-        call.arguments = String::new();
+        call.ended_with = hash_of(&std::mem::take(&mut call.arguments));
         meta::put(&mut result.extra, meta);
         all.push(Incoming::event(result));
     }

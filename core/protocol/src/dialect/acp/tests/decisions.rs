@@ -206,6 +206,34 @@ fn call_with_id_of_ended_call_is_new() {
 }
 
 #[test]
+fn other_arguments_after_end_are_those_of_new_call() {
+    let good = json!({"command": "ls"});
+    let bad = json!({"command": "git push"});
+    let update = |fields: Value| {
+        let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t"});
+        update.as_object_mut().expect("an object").extend(fields.as_object().expect("an object").clone());
+        update
+    };
+    let mut announced = Decided::new();
+    announced.call(json!({"rawInput": good, "status": "completed"}));
+    announced.update(update(json!({"rawInput": bad, "title": "Run", "kind": "execute"})));
+    let mut updated = Decided::new();
+    updated.update(update(json!({"rawInput": good, "status": "completed"})));
+    updated.call(json!({"rawInput": bad}));
+    for mut session in [announced, updated] {
+        assert_eq!(session.ask(json!({"rawInput": good})).selected, None);
+    }
+    // What an agent repeats after the end says nothing new.
+    let mut repeated = Decided::new();
+    repeated.call(json!({"rawInput": good}));
+    repeated.update(update(json!({"status": "completed"})));
+    repeated.seen();
+    repeated.update(update(json!({"rawInput": good})));
+    repeated.update(update(json!({"rawInput": bad, "status": "completed"})));
+    assert!(repeated.seen().calls.is_empty());
+}
+
+#[test]
 fn arguments_in_pieces_are_one_statement() {
     let mut session = Decided::new();
     let text = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
