@@ -358,6 +358,7 @@ pub(super) const EXECUTE_KEYS: &[&str] = &[
 pub(super) const NAME_KEYS: &[&str] = &["name", "value"];
 /// Arguments that say how a file is changed: a call that only reads or searches has none of them.
 pub(super) const WRITE_KEYS: &[&str] = &[
+    "code",
     "content",
     "contents",
     "filetext",

@@ -335,8 +335,13 @@ impl<'a> Taker<'a> {
             Kind::Execute => self.take_command(Some(kind)),
             Kind::Think => {
                 self.add(Some(kind), Target::Nothing);
+                let is_code = |name: &String| arguments::key(name) == "code";
+                if self.call.arguments.is_some_and(|arguments| arguments.keys().any(is_code)) {
+                    self.opaque(None, "it has code");
+                }
                 let named = [&self.known.paths, &self.known.urls, &self.known.globs];
-                if self.command_name().is_some() || named.iter().any(|texts| !texts.is_empty()) {
+                let has_files = !patch_paths(&self.known.patches).0.is_empty();
+                if has_files || self.command_name().is_some() || named.iter().any(|texts| !texts.is_empty()) {
                     self.take_unknown();
                 }
             }
