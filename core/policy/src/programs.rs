@@ -183,7 +183,9 @@ impl Row {
         };
         let from = if self.of.is_empty() && self.subcommands.is_empty() { 1 } else { first.unwrap_or(1) };
         let (mut operands, mut is_value) = (0, false);
-        let is_released = words.iter().any(|word| self.unless.iter().any(|known| known == word.text()));
+        let is_end = |word: &&Word| word.text() != "--";
+        let mut options = words.iter().take_while(is_end);
+        let is_released = options.any(|word| self.unless.iter().any(|known| known == word.text()));
         let scripts: Vec<(usize, &str)> = match self.scripts.as_deref() {
             Some("sed") => sed_scripts(words),
             _ => Vec::new(),
@@ -261,8 +263,8 @@ impl Row {
     /// Finds the program or script that begins behind options.
     fn find_program(&'static self, words: &[Word], from: usize, end: usize, depth: u32, found: &mut Vec<Danger>) {
         let is_any = |list: &[String], text: &str| list.iter().any(|known| known == text);
-        let is_released = words.iter().any(|word| is_any(&self.unless, word.text()));
-        let (mut may_be_value, mut is_open, mut is_program) = (false, false, !self.script);
+        let (mut may_be_value, mut is_open, mut is_released) = (false, false, false);
+        let mut is_program = !self.script;
         for at in from..end {
             let text = words[at].text();
             let mut add = |option: &str| {
@@ -271,6 +273,7 @@ impl Row {
             if is_option(text) || text.starts_with('+') || self.starts_like_option(text) {
                 add(option_name(text));
                 is_program |= self.script && is_any(&self.runs, text);
+                is_released |= is_any(&self.unless, text);
                 may_be_value = text != "--" && !text.contains('=') && !is_any(&self.flags, text);
                 // Joined with others, the option can name a program, too.
                 is_open |= !text.starts_with("--")
@@ -357,8 +360,13 @@ impl Row {
     /// Whether the next word is the value of an option.
     fn has_value(&self, text: &str) -> bool {
         let is_known = |name: &str| self.harmless.iter().any(|known| known.strip_suffix('=') == Some(name));
-        let last = text.chars().next_back().unwrap_or_default();
-        is_known(text) || (!text.starts_with("--") && self.is_harmless(text, false) && is_known(&format!("-{last}")))
+        if self.single_dash || text.starts_with("--") {
+            return is_known(text);
+        }
+        // The first letter with a value takes the rest of the word.
+        let with_value = |c: &char| ['=', '~'].iter().any(|sign| self.harmless.contains(&format!("-{c}{sign}")));
+        let mut letters = text.chars().skip(1);
+        letters.find(with_value).is_some_and(|c| letters.next().is_none() && is_known(&format!("-{c}")))
     }
 
     /// The option that the word is, spelled in full, abbreviated or joined with others.
