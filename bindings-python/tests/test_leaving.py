@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -372,3 +373,17 @@ async def test_close_during_unread_turn_warns_once(caplog: pytest.LogCaptureFixt
 def test_opening_that_is_never_awaited_warns(open_: Callable[..., Any]) -> None:
     with pytest.warns(RuntimeWarning, match=f"{open_.__name__}.* was never awaited: .*await {open_.__name__}"):
         open_(executable="/no/such/agent")
+
+
+def test_blocking_session_at_the_end_of_the_program_has_no_warning() -> None:
+    program = (
+        "import atexit, kimi_agent.sync as sync\n"
+        "def late():\n"
+        "    try: sync.create_session(executable=['/bin/false'])\n"
+        "    except Exception as error: print(type(error).__name__)\n"
+        "atexit.register(late)\n"
+        "late()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert len(ended.stdout.split()) == 2, ended
+    assert "never awaited" not in ended.stderr, ended.stderr

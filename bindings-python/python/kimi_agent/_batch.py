@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, Uni
 from . import _native
 from ._encode import kind_of
 from ._errors import InvalidOption, KimiAgentError
+from ._failures import class_name, failure_text, is_a
 from ._handlers import Handlers, Job, observe, observer
 from ._hints import not_iterable
 from ._job import Job as BatchJob
@@ -185,6 +186,12 @@ def _run_in_background(work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio
     return task
 
 
+def _said(failure: BaseException) -> str:
+    """Returns the text of an exception, with its class."""
+    said, name = failure_text(failure), class_name(failure)
+    return said if said.partition(":")[0] == name else f"{name}: {said}"
+
+
 def _take_exception(result: asyncio.Future[Any]) -> None:
     """Keeps asyncio from logging the error of a batch that the program has dropped."""
     if not result.cancelled():
@@ -242,8 +249,8 @@ class _BatchHandlers(Handlers):
             raise
         except BaseException as failure:
             self.failure = failure
-            job.finish(None, f"{type(failure).__name__}: {failure}")
-            if not isinstance(failure, Exception):
+            job.finish(None, _said(failure))
+            if not is_a(failure, Exception):
                 raise
 
     async def _run_job(self, job: Job, request: dict[str, Any]) -> None:
@@ -262,8 +269,8 @@ class _BatchHandlers(Handlers):
             job.finish({"status": "cancelled"}, None)
             raise
         except BaseException as failure:
-            job.finish(None, f"{type(failure).__name__}: {failure}")
-            if not isinstance(failure, Exception):
+            job.finish(None, _said(failure))
+            if not is_a(failure, Exception):
                 raise
 
     async def end(self) -> None:
@@ -333,7 +340,7 @@ class _BatchHandlers(Handlers):
     def cause_of(self, error: KimiAgentError) -> KimiAgentError:
         """Returns the error to raise for an error of the batch."""
         failure = self.failure
-        if isinstance(failure, InvalidOption):
+        if failure is not None and is_a(failure, InvalidOption):
             # A wrong job, whose error is as clear as one of the core.
             self.failure = failure.__cause__
             return failure

@@ -16,6 +16,7 @@ from ._handlers import serving_job
 from ._hints import no_attribute
 from ._holders import abandon_if_lost
 from ._loop import called, in_this_process
+from ._opening import Opening
 from ._output import T_co
 
 if TYPE_CHECKING:
@@ -369,6 +370,9 @@ class Prompter(Owner[_session.Session[T_co]], Generic[T_co]):
 
 def opened(opening: Awaitable[Inner]) -> Inner:
     """Waits until a session or an agent is open."""
+    # At the end of the program it is not opened any more. The program has no coroutine that it could await.
+    if isinstance(opening, Opening):
+        opening._is_told = True
 
     async def wait() -> Inner:
         return await opening

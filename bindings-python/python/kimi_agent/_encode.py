@@ -15,6 +15,10 @@ __all__ = ["NotUnicode", "check_unicode", "kind_of", "option_problem", "seconds"
 _DEEPEST = 190
 
 
+# A larger number is infinite as a JSON number of other languages.
+_MAX_BITS = 1023
+
+
 class NotUnicode(TypeError):
     """A text has half of a surrogate pair, as the name of a file that is not UTF-8 has. The core cannot take it."""
 
@@ -70,7 +74,10 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
         check_unicode(text)
         return text
     if isinstance(value, int) and not isinstance(value, enum.Enum):
-        return value if type(value) in (bool, int) else int(value)
+        number = value if type(value) in (bool, int) else int.__int__(value)
+        if number.bit_length() > _MAX_BITS:
+            raise TypeError("expected a number below 1e308, got a larger one")
+        return number
     if isinstance(value, float):
         if not math.isfinite(value):
             raise TypeError(f"{value!r} is not a finite number")
@@ -121,7 +128,17 @@ def _pattern_text(value: re.Pattern[Any]) -> str:
 
 def kind_of(value: Any) -> str:
     """Describes a wrong value in an error: a short text or number itself, any other value by its type."""
-    if isinstance(value, (str, int)) and len(str(value)) <= 80:
+    try:
+        return _kind_of(value)
+    except Exception:
+        # The value refuses to be read.
+        return "an object that cannot be read"
+
+
+def _kind_of(value: Any) -> str:
+    # Python makes no text of thousands of digits.
+    is_long_number = isinstance(value, int) and value.bit_length() > 256
+    if isinstance(value, (str, int)) and not is_long_number and len(str(value)) <= 80:
         return f'"{value}"' if isinstance(value, str) else repr(value)
     if isinstance(value, type):
         return f"the class {value.__name__}"

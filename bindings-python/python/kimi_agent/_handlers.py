@@ -17,8 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ._answers import Block, Reject
-from ._encode import NotUnicode, check_unicode, kind_of, to_jsonable, valid_unicode
+from ._encode import NotUnicode, check_unicode, kind_of, to_jsonable
 from ._errors import InvalidOption
+from ._failures import class_name, failure_text, is_a
 from ._hook import Hook
 from ._local import ReadyHandler
 from ._message import Message
@@ -35,6 +36,7 @@ __all__ = ["Handlers", "Job", "encode_answer", "observe", "observer", "serving_j
 
 _logger = logging.getLogger("kimi_agent")
 _keys = itertools.count(1)
+_MANUAL = "manual"
 _RESPONDERS = ("on_approval", "on_question")
 _OBSERVERS = ("on_event", "on_stderr")
 _SERVICES = ("on_read_file", "on_write_file", "on_terminal")
@@ -193,7 +195,7 @@ class Handlers:
         return output, check
 
     def _responder(self, name: str) -> Any:
-        return "manual" if self.functions[name] == "manual" else self.functions[name] is not None
+        return _MANUAL if self.functions[name] is _MANUAL else self.functions[name] is not None
 
     def start(self, job: Job, kind: str, index: int | None, payload: Any, in_turn: bool, span: int | None) -> None:
         """Starts a job on the running loop, in the context in which the session or turn was opened, and in its span."""
@@ -323,7 +325,8 @@ async def observe(job: Job, handler: _Handler | OutputCheck, payload: Any, befor
     except BaseException as failure:
         if _is_ctrl_c(failure):
             raise
-        failed = _failed(handler, failure)
+        failed = _described(failure)
+        _log_failure(handler, failure)
     finally:
         job.finish(None, *failed)
 
@@ -334,39 +337,47 @@ def _is_ctrl_c(failure: BaseException) -> bool:
     Signals reach the main thread only. In another thread the handler has raised the exception itself, and the loop goes
     on, because it may be that of the blocking API.
     """
-    return isinstance(failure, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+    return is_a(failure, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def _report_failure(job: Job, handler: _Handler | OutputCheck, kind: str, failure: BaseException) -> None:
     """Reports the failure of a handler."""
-    if kind == "tool" and isinstance(failure, ToolArgumentError):
+    if kind == "tool" and is_a(failure, ToolArgumentError):
         # The mistake is the model's, which reads the text; the handler has not failed.
-        _logger.info("%s: %s", handler.name, failure)
-        job.finish(ToolReturnValue.error(valid_unicode(str(failure))).to_payload(), None)
-    elif kind == "read_file" and isinstance(failure, FileNotFoundError):
+        said = failure_text(failure)
+        job.finish(ToolReturnValue.error(said).to_payload(), None)
+        _logger.info("%s: %s", handler.name, said)
+    elif kind == "read_file" and is_a(failure, FileNotFoundError):
         # An answer, and no failure: agents look for files that are optional.
         job.finish(None, None)
     else:
-        job.finish(None, *_failed(handler, failure))
+        try:
+            _log_failure(handler, failure)
+        finally:
+            # The agent waits, also if a logging handler of the program fails.
+            job.finish(None, *_described(failure))
 
 
-def _failed(handler: _Handler | OutputCheck, failure: BaseException) -> tuple[str, str | None]:
-    """Logs that a handler failed, the first time as a warning. Returns the reason, and the class of the exception."""
-    said = _failure_text(failure)
+def _log_failure(handler: _Handler | OutputCheck, failure: BaseException) -> None:
+    """Logs that a handler failed, the first time as a warning."""
     if handler.has_failed:
         _logger.debug("%s failed again", handler.name, exc_info=failure)
-    else:
-        handler.has_failed = True
-        _logged.append(valid_unicode(said))
-        further = "HandlerFailed events report each failure, this log only the first"
-        if handler.name == "on_progress":
-            # A batch has no such events.
-            further = "Further failures are logged at the level DEBUG"
-        answer = _DEFAULT_ANSWERS.get(handler.name, "")
-        _logger.warning("%s failed. %s%s", handler.name, answer, further, exc_info=failure)
-    kind = type(failure).__name__
+        return
+    handler.has_failed = True
+    _logged.append(failure_text(failure))
+    further = "HandlerFailed events report each failure, this log only the first"
+    if handler.name == "on_progress":
+        # A batch has no such events.
+        further = "Further failures are logged at the level DEBUG"
+    answer = _DEFAULT_ANSWERS.get(handler.name, "")
+    _logger.warning("%s failed. %s%s", handler.name, answer, further, exc_info=failure)
+
+
+def _described(failure: BaseException) -> tuple[str, str | None]:
+    """Returns the reason of a failure, and the class of the exception."""
+    said, kind = failure_text(failure), class_name(failure)
     # These two say nothing, and some texts have the class already.
-    is_known = type(failure) in (Exception, RuntimeError) or said.partition(":")[0] == kind
+    is_known = type(failure) is Exception or type(failure) is RuntimeError or said.partition(":")[0] == kind
     return said, None if is_known else kind
 
 
@@ -381,19 +392,6 @@ def was_logged(record: str) -> bool:
             _logged.remove(said)
             return True
     return False
-
-
-def _failure_text(failure: BaseException) -> str:
-    """Returns the text of an exception for the model or the program, if needed with the name of the class."""
-    try:
-        text = str(failure)
-    except Exception:
-        # A wrong `__str__` of the program; the agent waits for an answer all the same.
-        text = ""
-    # The text of KeyError and StopIteration is only a key or value.
-    if not text or isinstance(failure, (KeyError, StopIteration)) or not isinstance(failure, Exception):
-        return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
-    return text
 
 
 _EXPECTED = {
@@ -477,8 +475,11 @@ def _is_part(value: Any) -> bool:
 
 
 def _function(name: str, value: Any) -> Any:
-    if value is None or callable(value) or (value == "manual" and name in _RESPONDERS):
+    if value is None or callable(value):
         return value
+    # An exact text: an object of the program can be equal to it, or refuse to be compared.
+    if isinstance(value, str) and str.__eq__(value, _MANUAL) and name in _RESPONDERS:
+        return _MANUAL
     manual = ' or "manual"' if name in _RESPONDERS else ""
     raise InvalidOption(f"invalid option `{name}`: expected a function{manual}, got {kind_of(value)}", name)
 
@@ -496,7 +497,7 @@ def observer(name: str, value: Any, given: str) -> _Handler | None:
 
 def _check_parameters(option: str, function: Any, what: str | None = None, given: str | None = None) -> None:
     """Raises `InvalidOption` for a handler that cannot be called with one argument."""
-    if function is None or function == "manual":
+    if function is None or function is _MANUAL:
         return
     try:
         signature = inspect.signature(function)

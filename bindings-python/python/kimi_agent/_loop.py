@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from . import _native
 from ._encode import NotUnicode, valid_unicode
 from ._errors import InvalidOption, KimiAgentError, from_native
+from ._failures import class_name, failure_text
 from ._handlers import Handlers, Job, was_logged
 
 if TYPE_CHECKING:
@@ -324,7 +325,7 @@ class LoopMailbox:
         try:
             handlers.start(job, kind, index, payload, in_turn, span)
         except Exception as failure:
-            job.finish(None, str(failure), type(failure).__name__)
+            job.finish(None, failure_text(failure), class_name(failure))
             raise
 
     def _finish_job(self, job_id: int, value: Any, error: str | None, kind: str | None) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 from . import _native
 from ._encode import NotUnicode, kind_of, option_problem, seconds, to_jsonable
 from ._errors import InvalidOption, KimiAgentError, RpcError
+from ._failures import failure_text
 from ._handlers import Handlers
 from ._loop import LoopMailbox, called, current_mailbox, in_this_process, show_messages
 
@@ -161,7 +162,7 @@ def begun(options: Mapping[str, Any], begin: Begin[B]) -> tuple[B, LoopMailbox, 
     show_messages()
     try:
         called(_native.check_names, list(options))
-        handlers = Handlers(options)
+        handlers = _handlers_of(options)
         mailbox.add_handlers(handlers.key, handlers)
         found = called(begin, mailbox.native, handlers.key, encode_options(options, handlers), handlers.callbacks())
     finally:
@@ -170,15 +171,27 @@ def begun(options: Mapping[str, Any], begin: Begin[B]) -> tuple[B, LoopMailbox, 
     return found, mailbox, handlers
 
 
+def _handlers_of(options: Mapping[str, Any]) -> Handlers:
+    try:
+        return Handlers(options)
+    except (KimiAgentError, ImportError, TypeError):
+        raise
+    except Exception as error:
+        # A method of a value, for example the `__class__` of a proxy.
+        problem = failure_text(error)
+        del options
+        raise InvalidOption(f"invalid options: a value cannot be read: {problem}", "options") from error
+
+
 def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, Any]:
     """Returns the options as JSON, except those that are functions. The core checks names and values."""
     found: dict[str, Any] = {}
     for name, value in options.items():
         if name in Handlers.options():
             continue
-        if isinstance(value, (list, tuple)):
-            value = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in value]
         try:
+            if isinstance(value, (list, tuple)):
+                value = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in value]
             found[name] = to_jsonable(seconds(os.fspath(value) if isinstance(value, os.PathLike) else value))
         except TypeError as error:
             got, problem = kind_of(value), option_problem(name, value, error)
@@ -187,6 +200,13 @@ def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, 
             if not has_form:
                 called(_native.wrong_type, name, got)
             raise InvalidOption(f"invalid option `{name}`: {problem}", name) from None
+        except KimiAgentError:
+            raise
+        except Exception as error:
+            # A method of the value, for example of a mapping of the program.
+            problem = failure_text(error)
+            del options, found, value
+            raise InvalidOption(f"invalid option `{name}`: it cannot be read: {problem}", name) from None
     for name, settings in handlers.ready.items():
         # The core reads the settings, and says what is wrong with them.
         found[name] = to_jsonable({key: seconds(value) for key, value in settings.items()})

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ._failures import failure_text, is_a
+
 __all__ = ["awaited_in_thread", "in_thread"]
 
 T = TypeVar("T")
@@ -77,11 +79,11 @@ async def awaited_in_thread(function: Callable[[], T]) -> T:
             return
         if failure is None:
             future.set_result(value)
-        elif isinstance(failure, Exception) and not isinstance(failure, StopIteration):
+        elif is_a(failure, Exception) and not is_a(failure, StopIteration):
             future.set_exception(failure)
         else:
             # A future accepts neither of these.
-            carrier = RuntimeError(f"{type(failure).__name__}: {failure}")
+            carrier = RuntimeError(failure_text(failure))
             carrier.__cause__ = failure
             future.set_exception(carrier)
 
