@@ -159,8 +159,13 @@ impl KnownWords {
 impl CommandIndex {
     fn add(&mut self, at: usize, rule: &Rule, counts: &Counts<'_>) -> bool {
         let Some(pattern) = &rule.pattern else { return false };
+        let name = pattern.command.name();
+        if name.as_ref().is_some_and(|name| name.starts_with('-')) {
+            // In a text that cannot be parsed, it is compared as an option.
+            return false;
+        }
         let word = counts.rarest(pattern.command.key_words());
-        let list = match (pattern.command.name(), word) {
+        let list = match (name, word) {
             (Some(name), word) => {
                 let commands = self.by_name.entry(name).or_default();
                 match (word, pattern.command.key_option()) {
