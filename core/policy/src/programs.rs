@@ -213,7 +213,9 @@ impl Row {
                 }
             } else if at < from || std::mem::take(&mut is_value) || (self.formats && text.starts_with('+')) {
             } else {
-                operands += 1;
+                // Behind an option of a program whose options are not known, the word can be its value.
+                let may_be_value = self.always && self.spelled.is_some() && self.may_have_value(words[at - 1].text());
+                operands += usize::from(!may_be_value);
                 let is_unknown = operands == 1
                     && !self.subcommands.is_empty()
                     && !self.subcommands.iter().any(|known| known == text);
@@ -223,7 +225,8 @@ impl Row {
                         Some("awk") => !is_plain_awk(text),
                         _ => false,
                     };
-                let is_spelled = !is_released && self.spelled.is_some_and(|limit| operands <= limit);
+                let is_before = |limit| operands < limit + usize::from(!may_be_value);
+                let is_spelled = !is_released && self.spelled.is_some_and(is_before);
                 let is_assignment = self.assignments && text.contains('=');
                 let is_word = self.words.iter().any(|known| known == text);
                 let is_more = self.operands.is_some_and(|limit| operands >= limit);
@@ -274,7 +277,7 @@ impl Row {
                 add(option_name(text));
                 is_program |= self.script && is_any(&self.runs, text);
                 is_released |= is_any(&self.unless, text);
-                may_be_value = text != "--" && !text.contains('=') && !is_any(&self.flags, text);
+                may_be_value = self.may_have_value(text);
                 // Joined with others, the option can name a program, too.
                 is_open |= !text.starts_with("--")
                     && self.runs.iter().any(|known| text.len() > 2 && text.contains(known.trim_start_matches('-')));
@@ -355,6 +358,11 @@ impl Row {
             }
         }
         true
+    }
+
+    /// Whether the word behind can be the value of an option.
+    fn may_have_value(&self, text: &str) -> bool {
+        is_option(text) && text != "--" && !text.contains('=') && !self.flags.iter().any(|known| known == text)
     }
 
     /// Whether the next word is the value of an option.
