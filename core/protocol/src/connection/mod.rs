@@ -19,6 +19,7 @@
 mod budget;
 mod calls;
 mod halves;
+mod held;
 mod invalid_lines;
 mod opening;
 mod output;

@@ -6,14 +6,14 @@ use std::time::Instant;
 use serde_json::Map;
 
 use super::recording::Decided;
-use super::requests::{Held, ReplyTo};
+use super::requests::ReplyTo;
 use super::tool_calls::{Known, Present};
 use super::{Connection, Output, Scope};
 use crate::answers::{Approval, HookDecision};
 use crate::dialect::Answer;
 use crate::messages::{
-    ApprovalRequest, DiffDisplayBlock, DisplayBlock, Event, FunctionCall, HandlerKind, HookRequest, PolicyDecision,
-    PolicyOutcome, ShellDisplayBlock, TerminalRequest, ToolCall, ToolCallInfo, ToolKind,
+    ApprovalRequest, DisplayBlock, Event, FunctionCall, HandlerKind, HookRequest, PolicyDecision, PolicyOutcome,
+    TerminalRequest, ToolCall, ToolCallInfo, ToolKind,
 };
 use crate::recording::{Decider, Entry, PolicyEntry};
 
@@ -374,51 +374,6 @@ fn shown_commands(request: &ApprovalRequest) -> impl Iterator<Item = &str> {
 /// The kind that an agent states. Only the SDK knows which tools are the program's.
 fn stated_kind(call: &ToolCallInfo) -> Option<ToolKind> {
     call.kind.clone().filter(|kind| kind.as_str() != OWN_TOOL)
-}
-
-/// Returns the request for an approval of a request that a rule asks about.
-pub(super) fn approval_of(held: &Held, decision: &PolicyDecision) -> Event {
-    let (action, description, display) = match &held.request {
-        Event::ReadFileRequest(request) => ("read file", request.path.clone(), None),
-        Event::WriteFileRequest(request) => {
-            let diff = DiffDisplayBlock {
-                path: request.path.clone(),
-                old_text: String::new(),
-                new_text: request.content.clone(),
-                old_start: None,
-                new_start: None,
-                is_summary: None,
-                extra: Default::default(),
-            };
-            ("edit file", request.path.clone(), Some(DisplayBlock::Diff(diff)))
-        }
-        Event::TerminalRequest(request) => {
-            let command = command_line(request);
-            let (language, extra) = ("bash".to_owned(), Default::default());
-            let shell = ShellDisplayBlock { language, command: command.clone(), extra };
-            ("run command", command, Some(DisplayBlock::Shell(shell)))
-        }
-        _ => ("call tool", held.call.name.clone(), None),
-    };
-    let mut request = ApprovalRequest::new(held.call.name.clone(), action, description);
-    request.id = format!("approval of {}", held.request.request_id().unwrap_or_default());
-    request.tool_call_id.clone_from(&held.call.id);
-    request.display.extend(display);
-    request.tool_call = decision.tool_call.clone().into();
-    request.into()
-}
-
-/// The command of a terminal in one line. Without arguments, it is the text for a shell.
-fn command_line(request: &TerminalRequest) -> String {
-    let is_plain = |character: char| character.is_alphanumeric() || "-_./:=@%+,".contains(character);
-    let quoted = |word: &String| match word.is_empty() || !word.chars().all(is_plain) {
-        true => format!("'{}'", word.replace('\'', r"'\''")),
-        false => word.clone(),
-    };
-    if request.args.is_empty() {
-        return request.command.clone();
-    }
-    std::iter::once(&request.command).chain(&request.args).map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 /// Decides about a call as the agent describes it, and as it did before: all of it must be allowed.

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::held::Held;
 use super::output::OutputTool;
-use super::policy::{ToolRules, Verdict, approval_of};
+use super::policy::{ToolRules, Verdict};
 use super::recording::{self, Decided};
 use super::terminals::MAX_TERMINALS;
 use super::tool_calls::{Known, RejectedBy, short};
@@ -17,8 +18,8 @@ use crate::error::Result;
 use crate::error::invalid_option;
 use crate::messages::value::RequestOrigin;
 use crate::messages::{
-    ApprovalKind, ApprovalRequest, ApprovalResponse, Event, HandlerKind, PolicyDecision, Question, QuestionRequest,
-    ToolCallInfo, ToolCallRequest, ToolReturnValue, UnknownEvent,
+    ApprovalKind, ApprovalRequest, ApprovalResponse, Event, HandlerKind, Question, QuestionRequest, ToolCallRequest,
+    ToolReturnValue, UnknownEvent,
 };
 use crate::naming::Naming;
 use crate::recording::{CallKind, Decider};
@@ -125,17 +126,6 @@ pub(super) enum ReplyTo {
     Held(Box<Held>),
     /// The request has been answered.
     Answered,
-}
-
-/// A request for a tool, a file or a terminal of the program that a rule asks about: no handler is called before the approval.
-#[derive(Debug)]
-pub(super) struct Held {
-    pub(super) key: RequestKey,
-    pub(super) reply_to: ReplyTo,
-    pub(super) scope: Scope,
-    pub(super) request: Event,
-    /// The call, as rules see it.
-    pub(super) call: ToolCallInfo,
 }
 
 impl ReplyTo {
@@ -429,7 +419,7 @@ impl Connection {
     }
 
     /// Answers a request, or passes it to a handler, according to the policy. `is_approved`: the program has approved it.
-    fn dispatch(
+    pub(super) fn dispatch(
         &mut self,
         key: RequestKey,
         mut reply_to: ReplyTo,
@@ -580,50 +570,6 @@ impl Connection {
         };
         self.record_decision(Decided { tool_call, ..Decided::at_once(&request_id, &kind, by, &answer) });
         self.send_answer_or_go_on(reply_to, &request_id, &answer, now);
-    }
-
-    /// Sends an answer, or goes on with the request that waits for it.
-    fn send_answer_or_go_on(&mut self, reply_to: ReplyTo, request_id: &str, answer: &Answer, now: Instant) {
-        let ReplyTo::Held(held) = reply_to else { return self.send_answer(reply_to, request_id, answer) };
-        match answer {
-            Answer::Approval(Approval::Approve | Approval::ApproveForSession) => {
-                let Held { key, reply_to, scope, request, .. } = *held;
-                self.dispatch(key, reply_to, scope, request, true, now);
-            }
-            Answer::Approval(Approval::Reject { feedback: Some(feedback) }) => {
-                self.refuse_held(*held, INTERNAL_ERROR, format!("the user rejected this: {feedback}"));
-            }
-            _ => self.refuse_held(*held, INTERNAL_ERROR, "the user rejected this".to_owned()),
-        }
-    }
-
-    fn refuse_held(&mut self, held: Held, code: i64, reason: String) {
-        self.refuse_request(held.reply_to, &held.request, code, reason);
-    }
-
-    /// Refuses a request for a tool, a file or a terminal. The model reads the reason.
-    fn refuse_request(&mut self, reply_to: ReplyTo, request: &Event, code: i64, reason: String) {
-        match &reply_to {
-            ReplyTo::Agent(rpc_id) if !matches!(request, Event::ToolCallRequest(_)) => {
-                self.refuse_with(rpc_id, code, &reason)
-            }
-            _ => {
-                let request_id = request.request_id().unwrap_or_default();
-                self.send_answer(reply_to, request_id, &Answer::Tool(ToolReturnValue::error(reason)));
-            }
-        }
-    }
-
-    /// Asks the program about a request that a rule asks about.
-    fn ask_first(&mut self, held: Held, decision: PolicyDecision, now: Instant) {
-        let key = self.new_key();
-        let scope = held.scope;
-        let mut asked = approval_of(&held, &decision);
-        asked.set_origin(RequestOrigin { session: self.number, request: key });
-        let size = serde_json::to_string(&asked).map_or(0, |json| json.len());
-        self.outputs.push_back(Output::Event { scope, event: Box::new(asked.clone()), size });
-        self.report_decision(decision, scope);
-        self.dispatch(key, ReplyTo::Held(Box::new(held)), scope, asked, false, now);
     }
 
     pub(super) fn send_answer(&mut self, reply_to: ReplyTo, request_id: &str, answer: &Answer) {
