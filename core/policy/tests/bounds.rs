@@ -150,7 +150,7 @@ fn ten_thousand_rules_are_an_index() {
             "fetch(a.example)",
             [fetch("http://x.h19999.example"), fetch("http://h10000@x/"), fetch("http://a.example/")],
         ),
-        ("mcp(server#/*)", "mcp(a/b)", [tool("mcp__server19999__x"), tool("frobnicate"), tool("mcp__a__b")]),
+        ("mcp(server#/*)", "mcp(a/b)", [tool("mcp__server19999__x"), tool("convert"), tool("mcp__a__b")]),
         (
             "mcp(server#/get)",
             "mcp(a/b)",
