@@ -106,6 +106,28 @@ test("policy_of_a_file_names_places", (t) => {
   });
 });
 
+const malformed = JSON.parse(readFileSync(new URL("../../tests/policy/malformed.json", import.meta.url), "utf8"));
+
+test("malformed_file_is_an_error", (t) => {
+  const dir = folder(t);
+  for (const { name, hex, repeat, times, error } of malformed.files) {
+    const path = join(dir, name);
+    writeFileSync(path, hex === undefined ? repeat.repeat(times) : Buffer.from(hex, "hex"));
+    if (error === undefined) Policy.load(path);
+    else assert.throws(() => Policy.load(path), (found) => found instanceof InvalidOption && found.message.includes(error), name);
+  }
+  assert.throws(() => Policy.load(dir), InvalidOption);
+});
+
+test("call_of_ten_megabytes_is_decided", () => {
+  const policy = new Policy(malformed.policy);
+  const found = malformed.calls.map((call) => {
+    const text = call.piece.repeat(Math.floor((10 << 20) / Buffer.byteLength(call.piece)));
+    return { ...call, expect: policy.check({ name: call.name, arguments: { [call.argument]: text } }, "/").decision };
+  });
+  assert.deepEqual(found, malformed.calls);
+});
+
 test("wrong_policy_names_the_rule", () => {
   const wrong = (message) => (error) => error instanceof InvalidOption && message.test(error.message);
   assert.throws(() => new Policy({ deny: ["execute("] }), wrong(/policy.*deny\[0\]/));

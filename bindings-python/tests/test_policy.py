@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,33 @@ def test_policy_of_a_file_names_places(tmp_path: Path) -> None:
     path.write_text('\ndeny = ["execute(rm *)"]\n', "utf-8")
     call = ToolCallInfo("c1", "Shell", arguments={"command": "rm x"})
     assert Policy.load(path).check(call) == PolicyVerdict("deny", "execute(rm *)", f"{path}:2")
+
+
+def test_malformed_file_is_an_error(tmp_path: Path) -> None:
+    """`tests/policy/malformed.json`, as the other languages play it."""
+    table = json.loads((Path(__file__).parents[2] / "tests/policy/malformed.json").read_text("utf-8"))
+    for file in table["files"]:
+        path = tmp_path / file["name"]
+        path.write_bytes(bytes.fromhex(file["hex"]) if "hex" in file else file["repeat"].encode() * file["times"])
+        if "error" in file:
+            with pytest.raises(InvalidOption, match=re.escape(file["error"])):
+                Policy.load(path)
+        else:
+            Policy.load(path)
+    with pytest.raises(InvalidOption, match="cannot be read"):
+        Policy.load(tmp_path)
+
+
+def test_call_of_ten_megabytes_is_decided() -> None:
+    table = json.loads((Path(__file__).parents[2] / "tests/policy/malformed.json").read_text("utf-8"))
+    policy = Policy(table["policy"])
+
+    def decide(name: str, argument: str, piece: str) -> str:
+        text = piece * ((10 << 20) // len(piece.encode()))
+        return policy.check({"name": name, "arguments": {argument: text}}, "/").decision
+
+    found = [{**call, "expect": decide(call["name"], call["argument"], call["piece"])} for call in table["calls"]]
+    assert found == table["calls"]
 
 
 def test_wrong_policy_names_the_rule(tmp_path: Path) -> None:

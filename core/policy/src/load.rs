@@ -190,12 +190,25 @@ impl Policy {
             return Err(failed("expected a file of at most 1 MiB".to_owned()));
         }
         let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
-        let text = String::from_utf8(bytes).map_err(|_| failed("expected text in UTF-8".to_owned()))?;
+        let text = decoded(bytes).map_err(failed)?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned();
         let origin = Origin::new(Some(&name), Some(&text));
         let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
         if is_json { from_json(&origin, &text) } else { from_toml(&origin, &text) }
     }
+}
+
+/// The text of a file.
+fn decoded(bytes: Vec<u8>) -> std::result::Result<String, String> {
+    // Text in UTF-16 and UTF-32 begins with a mark, or has a zero beside each letter of ASCII.
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") || bytes.contains(&0) {
+        return Err("expected text in UTF-8, and the file is in UTF-16 or UTF-32, or is no text".to_owned());
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let (valid, _) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
+        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+        format!("expected text in UTF-8, and line {line} is in another encoding")
+    })
 }
 
 /// The key under which a policy of a file carries the places of its rules to a host.

@@ -203,31 +203,54 @@ fn rules_that_share_all_calls_are_compared_in_part() {
     assert!(warning.contains("rules were not compared with the others"), "{warning}");
 }
 
+/// Tests of the packages play this table, too.
+fn malformed() -> Value {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/policy/malformed.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
 #[test]
-fn malformed_rule_set_is_an_error() {
+fn malformed_file_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
-    let load = |name: &str, bytes: &[u8]| {
-        let path = dir.path().join(name);
+    for file in malformed()["files"].as_array().unwrap() {
+        let bytes = match file["hex"].as_str() {
+            Some(hex) => {
+                let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+                (0..hex.len()).step_by(2).map(byte).collect()
+            }
+            None => file["repeat"].as_str().unwrap().repeat(file["times"].as_u64().unwrap() as usize).into_bytes(),
+        };
+        let path = dir.path().join(file["name"].as_str().unwrap());
         std::fs::write(&path, bytes).unwrap();
-        Policy::load(&path).map_err(|error| error.to_string())
-    };
-    assert!(load("large.toml", &vec![b' '; 10 << 20]).unwrap_err().contains("at most 1 MiB"));
-    assert!(load("utf16.toml", b"\xff\xfed\0e\0n\0y\0").unwrap_err().contains("UTF-8"));
-    assert!(load("latin.toml", b"deny = [\"read(\xfc)\"]").unwrap_err().contains("UTF-8"));
-    assert!(load("bom.toml", b"\xef\xbb\xbfdeny = [\"read\"]").is_ok());
-    assert!(load("deep.json", "[".repeat(100_000).as_bytes()).unwrap_err().contains("not valid JSON"));
-    assert!(load("deep.toml", format!("allow = {}", "[".repeat(100_000)).as_bytes()).is_err());
-    assert!(load("nul.toml", b"allow = [\"read(a\\u0000)\"]").unwrap_err().contains("control"));
-    assert!(
-        load("itself.toml", b"extends = \"itself.toml\"")
-            .unwrap_err()
-            .contains("`extends`: expected the name of a preset")
-    );
+        let error = Policy::load(&path).map(drop).map_err(|error| error.to_string());
+        match file["error"].as_str() {
+            Some(text) => assert!(error.as_ref().is_err_and(|error| error.contains(text)), "{file} {error:?}"),
+            None => assert!(error.is_ok(), "{file} {error:?}"),
+        }
+    }
+    assert!(Policy::load(dir.path()).is_err());
+}
+
+#[test]
+fn call_of_ten_megabytes_is_decided() {
+    let table = malformed();
+    let policy = Policy::from_value(&table["policy"]).unwrap();
+    for call in table["calls"].as_array().unwrap() {
+        let [name, argument, piece] = ["name", "argument", "piece"].map(|key| call[key].as_str().unwrap());
+        let text = piece.repeat((10 << 20) / piece.len());
+        let verdict = policy.check_json(&json!({"name": name, "arguments": {argument: text}}), "/").unwrap();
+        assert_eq!(verdict.decision.as_str(), call["expect"], "{call}: {}", verdict.reason);
+    }
+}
+
+#[test]
+fn rule_set_with_too_much_is_an_error() {
     let many: Vec<&str> = vec!["read"; 20_001];
     assert!(Policy::from_value(&json!({ "allow": many })).unwrap_err().to_string().contains("at most 20000 rules"));
     let long = format!("read({})", "a".repeat(10_000));
     assert!(Policy::from_value(&json!({ "allow": [long] })).unwrap_err().to_string().contains("longer than"));
     assert!(Policy::from_value(&json!({ "allow": [format!("read({})", "{a,".repeat(9) + &"}".repeat(9))] })).is_err());
+    assert!(Policy::from_value(&json!({ "allow": ["read(a\u{0})"] })).unwrap_err().to_string().contains("control"));
 }
 
 #[test]
