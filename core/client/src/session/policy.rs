@@ -64,3 +64,6 @@ fn event(call: &ToolCallInfo, verdict: kimi_agent_policy::PolicyVerdict) -> Poli
         extra: Default::default(),
     }
 }
+
+#[cfg(all(test, feature = "policy"))]
+mod tests;

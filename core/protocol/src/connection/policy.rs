@@ -208,7 +208,8 @@ impl Connection {
             }
         }
         let mut earlier = statements.earlier;
-        if statements.is_incomplete {
+        let is_unknown = statements.is_incomplete || statements.is_of_other;
+        if is_unknown {
             // What is known may still be denied.
             earlier.push(newest.clone());
             newest.arguments = None;
@@ -230,7 +231,7 @@ impl Connection {
         if !request.sender.is_empty() && request.sender != newest.name {
             earlier.push(ToolCallInfo { name: request.sender.clone(), ..newest.clone() });
         }
-        let is_plain = earlier.is_empty() && !statements.is_incomplete && newest.changed.is_none();
+        let is_plain = earlier.is_empty() && !is_unknown && newest.changed.is_none();
         let mut decision = strictest(&**rules, newest, earlier.into_iter(), &request.description);
         if decision.decision == PolicyOutcome::Ask && is_plain && self.approved.contains(&self.as_own(&shown)) {
             decision.decision = PolicyOutcome::Allow;

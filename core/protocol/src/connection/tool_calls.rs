@@ -286,6 +286,8 @@ pub(super) struct Statements {
     pub(super) earlier: Vec<ToolCallInfo>,
     /// There is more than `earlier` holds.
     pub(super) is_incomplete: bool,
+    /// The request is one of a subagent that has no such call, so they are about the call of another.
+    pub(super) is_of_other: bool,
 }
 
 /// The calls of the turn's own agent, or of one subagent.
@@ -497,12 +499,16 @@ impl ToolCalls {
     ) -> Statements {
         let has = |(_, stream): &(&String, &Stream)| stream.open.contains_key(id);
         let mut streams: Vec<String> = self.streams.iter().filter(has).map(|(name, _)| name.clone()).collect();
-        if let Some(agent) = agent.filter(|agent| streams.iter().any(|stream| stream == agent)) {
-            streams = vec![agent.to_owned()];
+        let mut is_of_other = false;
+        match agent.filter(|agent| !agent.is_empty()) {
+            Some(agent) if streams.iter().any(|stream| stream == agent) => streams = vec![agent.to_owned()],
+            Some(_) => is_of_other = !streams.is_empty(),
+            None => {}
         }
         streams.sort_unstable();
         let is_clear = streams.len() == 1 || streams.first().is_some_and(String::is_empty);
-        let mut all = Statements { newest: None, earlier: Vec::new(), is_incomplete: streams.len() > MAX_EARLIER };
+        let is_incomplete = streams.len() > MAX_EARLIER;
+        let mut all = Statements { newest: None, earlier: Vec::new(), is_incomplete, is_of_other };
         let mut newest = None;
         for stream in streams.iter().take(MAX_EARLIER) {
             let Some(open) = self.streams.get_mut(stream).and_then(|stream| stream.open.get_mut(id)) else { continue };

@@ -286,6 +286,11 @@ impl Call {
         }
     }
 
+    /// Whether the agent has not sent this title or name before.
+    fn is_new_title(&self, title: &str) -> bool {
+        self.name != title && !self.titles.iter().any(|known| known == title)
+    }
+
     /// Whether the arguments have this text as a value.
     fn has_argument(&self, text: &str) -> bool {
         let arguments = parsed_object(&self.arguments).unwrap_or_default();
@@ -427,10 +432,18 @@ impl Acp {
             }
             return;
         }
+        let renamed = fields.title.clone().filter(|title| names_mcp_tool(title) && call.is_new_title(title));
         call.describe(&fields);
         if let Some(meta) = meta {
             call.meta.add(meta);
         }
+        if let Some(name) = renamed {
+            call.name.clone_from(&name);
+            call.is_restated = true;
+            let arguments = call.arguments.clone();
+            self.tell(id, &name, &arguments, true, all);
+        }
+        let Some(call) = self.tools.find(id) else { return };
         let ToolCallUpdateFields { kind, status, title, content, locations, mut raw_input, raw_output, .. } = fields;
         let waits = matches!(status, None | Some(ToolCallStatus::Pending));
         if call.arguments.is_empty() {
@@ -503,15 +516,13 @@ impl Acp {
         };
         let title = fields.title.as_deref();
         let is_command = call.may_change_something || matches!(fields.kind, Some(acp::ToolKind::Execute));
-        let is_new_title =
-            |call: &Call, title: &str| call.name != title && !call.titles.iter().any(|known| known == title);
-        let contradicts = |call: &Call, title: &str| is_command && is_new_title(call, title) && !call.explains(title);
+        let contradicts = |call: &Call, title: &str| is_command && call.is_new_title(title) && !call.explains(title);
         call.details.title = title.filter(|title| raw.is_none() && contradicts(call, title)).map(str::to_owned);
         // Some agents send the tool's name as the title.
         let is_name = |title: &&str| {
             !names_own
-                && is_tool_name(title)
-                && is_new_title(call, title)
+                && (is_tool_name(title) || names_mcp_tool(title))
+                && call.is_new_title(title)
                 && !call.has_argument(title)
                 && raw.is_none_or(|raw| !has_value(raw, title))
         };
@@ -591,6 +602,11 @@ impl Acp {
         meta::put(&mut result.extra, meta);
         all.push(Incoming::event(result));
     }
+}
+
+/// Returns whether a title names a tool of an MCP server, in one of the two forms that agents have.
+fn names_mcp_tool(title: &str) -> bool {
+    (is_tool_name(title) && title.starts_with("mcp__")) || title.ends_with(" MCP Server)")
 }
 
 /// Returns whether a title can be the name of a tool.
