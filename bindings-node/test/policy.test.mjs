@@ -114,7 +114,10 @@ test("malformed_file_is_an_error", (t) => {
     const path = join(dir, name);
     writeFileSync(path, hex === undefined ? repeat.repeat(times) : Buffer.from(hex, "hex"));
     if (error === undefined) Policy.load(path);
-    else assert.throws(() => Policy.load(path), (found) => found instanceof InvalidOption && found.message.includes(error), name);
+    else {
+      const isRight = (found) => found instanceof InvalidOption && found.message.includes(error);
+      assert.throws(() => Policy.load(path), isRight, name);
+    }
   }
   assert.throws(() => Policy.load(dir), InvalidOption);
 });

@@ -45,6 +45,9 @@ struct Row {
     /// Any use: the first argument has to be spelled, and each option.
     #[serde(default)]
     always: bool,
+    /// The use without arguments.
+    #[serde(default)]
+    bare: bool,
     /// The row is about these subcommands alone.
     #[serde(default)]
     of: Vec<String>,
@@ -172,7 +175,7 @@ impl Row {
         if !self.of.is_empty() && !first.is_some_and(|at| self.of.iter().any(|known| known == words[at].text())) {
             return;
         }
-        if self.always {
+        if self.always || (self.bare && words.len() == 1) {
             found.push(Danger { at: 0, is_program: true, option: words[0].text().to_owned(), effect: &self.effect });
         }
         if self.script || self.prefix || !self.runs.is_empty() {
@@ -500,7 +503,7 @@ mod tests {
 
     #[test]
     fn option_is_found_in_every_spelling() {
-        for command in [
+        let dangerous = [
             "git -c a=b log",
             "git log --output=x",
             "git --bare status",
@@ -550,10 +553,40 @@ mod tests {
             "wget x",
             "make SHELL=./x",
             "python3.11 x",
-        ] {
-            assert!(is_dangerous(command), "{command}");
-        }
-        for command in [
+            "curl --ssl-sessions x https://a.example",
+            "curl --expand-output x https://a.example",
+            "tar -tf x --volno-file=y",
+            "info -o x",
+            "bat cache --build",
+            "just -c id",
+            "just --chooser=id --choose",
+            "yq load(\"x\") y",
+            "yq --security-enable-system-operator . y",
+            "jaq -i . x",
+            "cargo install x",
+            "cargo fmt",
+            "cargo clippy --fix",
+            "cargo +nightly build",
+            "cargo evil",
+            "rustc x.rs",
+            "npm --prefix x ls",
+            "npm instal x",
+            "pip3 install x",
+            "yarn",
+            "deno x.ts",
+            "swiftformat .",
+            "rubocop -r ./x.rb",
+            "strip x",
+            "gzip x",
+            "hg --config alias.x=!id x",
+            "hg log",
+            "hyperfine id",
+            "dig -f x",
+            "mail a@b.example",
+        ];
+        let missed: Vec<&str> = dangerous.into_iter().filter(|command| !is_dangerous(command)).collect();
+        assert!(missed.is_empty(), "{missed:?}");
+        let harmless = [
             "git status",
             "git log --oneline -5",
             "git --no-pager log",
@@ -572,8 +605,20 @@ mod tests {
             "awk {print$1} x",
             "curl -sS https://a.example",
             "ls -la",
-        ] {
-            assert!(!is_dangerous(command), "{command}");
-        }
+            "cargo test --workspace",
+            "cargo clippy --all-targets",
+            "cargo --version",
+            "npm ls --all",
+            "npm --version",
+            "pip list",
+            "pip show requests",
+            "jq . x",
+            "yq .a x",
+            "dig a.example",
+            "make test",
+            "just test",
+        ];
+        let refused: Vec<&str> = harmless.into_iter().filter(|command| is_dangerous(command)).collect();
+        assert!(refused.is_empty(), "{refused:?}");
     }
 }
