@@ -40,7 +40,9 @@ struct Alternative {
 }
 
 /// The work of a comparison at two places of globs.
-const PLACE: usize = 10;
+const PLACE: usize = 40;
+/// The work of a byte of a glob whose braces are expanded.
+const EXPANDED: usize = 2;
 /// The bytes of a table that are filled in one unit.
 const FILLED: usize = 64;
 
@@ -141,7 +143,7 @@ fn alternatives(glob: &str, budget: &Budget) -> Option<Vec<String>> {
         };
         let start = text[..end].rfind('{')?;
         for choice in text[start + 1..end].split(',') {
-            budget.take(1 + text.len())?;
+            budget.take(EXPANDED * (8 + text.len()))?;
             open.push(format!("{}{choice}{}", &text[..start], &text[end + 1..]));
         }
     }
