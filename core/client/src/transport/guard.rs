@@ -113,6 +113,14 @@ impl Guard {
         Ok(guard)
     }
 
+    /// Names a child that has started and leads a group to the helper.
+    #[cfg(feature = "batch")]
+    pub(super) fn names(&mut self, child: &Child) {
+        let leader = Pid::from_child(child);
+        drop(self.pipe.write(&Line::new(self.kind.word(), leader)));
+        self.guards(leader);
+    }
+
     /// Returns what a child calls between fork and exec.
     pub(super) fn enlisting(&self) -> Enlisting {
         Enlisting { kind: self.kind, pipe: Arc::clone(&self.pipe) }

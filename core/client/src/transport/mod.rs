@@ -46,6 +46,52 @@ pub(crate) fn helper(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
+/// A helper program. Its group of processes ends with this program, however it ends. On Windows only the program itself can
+/// be ended.
+#[cfg(feature = "batch")]
+pub(crate) struct Guarded {
+    pub(crate) child: std::process::Child,
+    #[cfg(unix)]
+    guard: Option<guard::Guard>,
+}
+
+/// Starts a helper program, which must lead a group of processes.
+#[cfg(feature = "batch")]
+pub(crate) fn spawn_guarded(command: &mut Command) -> io::Result<Guarded> {
+    #[cfg(unix)]
+    let mut guard = guard::Guard::new(guard::Kind::Agent)?;
+    let child = command.spawn()?;
+    #[cfg(unix)]
+    if let Some(guard) = &mut guard {
+        guard.names(&child);
+    }
+    Ok(Guarded {
+        child,
+        #[cfg(unix)]
+        guard,
+    })
+}
+
+#[cfg(feature = "batch")]
+impl Guarded {
+    /// Kills the program and its group, and waits for the program.
+    pub(crate) fn end(&mut self) {
+        #[cfg(unix)]
+        let killed = rustix::process::kill_process_group(
+            rustix::process::Pid::from_child(&self.child),
+            rustix::process::Signal::KILL,
+        )
+        .map_err(io::Error::from);
+        #[cfg(not(unix))]
+        let killed = self.child.kill();
+        if let Err(error) = killed.and_then(|()| self.child.wait()) {
+            tracing::debug!(%error, "a helper program was not ended");
+        }
+        #[cfg(unix)]
+        drop(self.guard.take());
+    }
+}
+
 /// Starts the agent. Call it within a runtime that has I/O enabled.
 pub(crate) async fn spawn(launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Transport> {
     let server = launch.server.clone();

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+#[cfg(unix)]
+mod attacks;
 mod child;
 mod journal;
 mod run;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{all, texts, with};
 
 /// Runs git, which must succeed.
-fn git(dir: &Path, args: &[&str]) -> String {
+pub(super) fn git(dir: &Path, args: &[&str]) -> String {
     let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"];
     let output = Command::new("git").arg("-C").arg(dir).args(identity).args(args).output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -19,7 +19,7 @@ fn git(dir: &Path, args: &[&str]) -> String {
 }
 
 /// A repository with one commit: `a.txt` and `sub/b.txt`.
-fn repository() -> (tempfile::TempDir, PathBuf) {
+pub(super) fn repository() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     // On Windows git refuses the form that `canonicalize` returns.
     let path = if cfg!(windows) { folder.path().to_owned() } else { folder.path().canonicalize().unwrap() };
@@ -36,7 +36,7 @@ fn repository() -> (tempfile::TempDir, PathBuf) {
 }
 
 /// Nothing of a batch is left in the repository.
-fn assert_clean(repository: &Path) {
+pub(super) fn assert_clean(repository: &Path) {
     assert_eq!(git(repository, &["worktree", "list"]).lines().count(), 1);
     assert_eq!(git(repository, &["branch", "--list", "kimi-agent/*"]), "");
     assert_eq!(git(repository, &["status", "--porcelain"]), "");
@@ -51,7 +51,12 @@ fn writes(files: Value) -> Value {
 }
 
 /// Options of a batch in this directory, with the same agent.
-fn within(options: &BatchOptions, agent: &[std::ffi::OsString], dir: &Path, workspace: Workspace) -> BatchOptions {
+pub(super) fn within(
+    options: &BatchOptions,
+    agent: &[std::ffi::OsString],
+    dir: &Path,
+    workspace: Workspace,
+) -> BatchOptions {
     let agent: Vec<_> = agent.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     options.clone().workspace(workspace).session(SessionOptions::new().executable(agent).work_dir(dir))
 }
@@ -228,7 +233,7 @@ async fn cancelled_job_leaves_no_copy() {
 
 /// Runs a job in a worktree of the repository. This command runs in the worktree before the agent.
 #[cfg(unix)]
-async fn result_after(command: &str, script: Value, repository: &Path) -> JobResult {
+pub(super) async fn result_after(command: &str, script: Value, repository: &Path) -> JobResult {
     let (options, agent) = with(json!([script]));
     let command = format!("{command}; exec \"$@\"");
     let start = ["sh", "-c", &command, "sh"].map(Into::into).into_iter();
@@ -485,7 +490,7 @@ async fn killed_batch_leaves_no_worktree() {
 /// Shell commands after which plain git runs the program `$EVIL` in the worktree: `git add`, `git status`, `git diff`,
 /// `git commit` or a checkout.
 #[cfg(unix)]
-const ATTACKS: [(&str, &str); 16] = [
+const ATTACKS: [(&str, &str); 20] = [
     ("clean filter", "git config filter.x.clean $EVIL; echo '* filter=x' > .gitattributes; echo mine > a.txt"),
     ("filter process", "git config filter.x.process $EVIL; echo '* filter=x' > .gitattributes; echo mine > a.txt"),
     ("monitor of files", "git config core.fsmonitor $EVIL"),
@@ -526,6 +531,22 @@ const ATTACKS: [(&str, &str); 16] = [
         "git -c protocol.file.allow=always submodule -q update --init; cd vendor; git config core.fsmonitor $EVIL; git config filter.x.clean $EVIL; mkdir -p \"$(git rev-parse --git-dir)/info\"; echo '* filter=x' > \"$(git rev-parse --git-dir)/info/attributes\"; echo longer > s.txt",
     ),
     (
+        "missing object behind a transport",
+        "git config core.repositoryformatversion 1; git config extensions.partialClone evil; git config remote.evil.promisor true; echo 1234567812345678123456781234567812345678 > \"$(git rev-parse --git-common-dir)/$(git symbolic-ref HEAD)\"; git config remote.evil.url ext::$QUIT; git config protocol.ext.allow always",
+    ),
+    (
+        "missing object behind SSH",
+        "git config core.repositoryformatversion 1; git config extensions.partialClone evil; git config remote.evil.promisor true; echo 1234567812345678123456781234567812345678 > \"$(git rev-parse --git-common-dir)/$(git symbolic-ref HEAD)\"; git config remote.evil.url ssh://host/path; git config core.sshCommand $QUIT",
+    ),
+    (
+        "missing object in a local repository",
+        "git config core.repositoryformatversion 1; git config extensions.partialClone evil; git config remote.evil.promisor true; echo 1234567812345678123456781234567812345678 > \"$(git rev-parse --git-common-dir)/$(git symbolic-ref HEAD)\"; git config remote.evil.url \"$PWD\"; git config remote.evil.uploadpack $QUIT; git config protocol.file.allow always",
+    ),
+    (
+        "missing object behind a proxy",
+        "git config core.repositoryformatversion 1; git config extensions.partialClone evil; git config remote.evil.promisor true; echo 1234567812345678123456781234567812345678 > \"$(git rev-parse --git-common-dir)/$(git symbolic-ref HEAD)\"; git config remote.evil.url git://127.0.0.1/path; git config core.gitProxy $QUIT",
+    ),
+    (
         "touched submodule",
         "git -c protocol.file.allow=always submodule -q update --init; cd vendor; git config core.fsmonitor $EVIL; git config filter.x.clean $EVIL; mkdir -p \"$(git rev-parse --git-dir)/info\"; echo '* filter=x' > \"$(git rev-parse --git-dir)/info/attributes\"; touch s.txt",
     ),
@@ -538,14 +559,17 @@ fn evil(folder: &Path) -> (String, PathBuf) {
 
     let (mark, hooks) = (folder.join("mark"), folder.join("hooks"));
     fs::create_dir_all(&hooks).unwrap();
-    let names = ["pre-commit", "post-checkout", "reference-transaction", "post-index-change", "post-commit", "evil"];
+    let names =
+        ["pre-commit", "post-checkout", "reference-transaction", "post-index-change", "post-commit", "evil", "quit"];
     for name in names {
         let path = hooks.join(name);
-        fs::write(&path, format!("#!/bin/sh\n: > {}\ncat 2>/dev/null || true\n", mark.display())).unwrap();
+        // A transport that copies its input would never end.
+        let rest = if name == "quit" { "exit 1" } else { "cat 2>/dev/null || true" };
+        fs::write(&path, format!("#!/bin/sh\n: > {}\n{rest}\n", mark.display())).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     let hooks = hooks.display();
-    (format!("HOOKS={hooks}; EVIL={hooks}/evil"), mark)
+    (format!("HOOKS={hooks}; EVIL={hooks}/evil; QUIT={hooks}/quit"), mark)
 }
 
 /// A repository with a submodule whose changes plain git looks for.

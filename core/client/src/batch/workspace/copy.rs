@@ -8,6 +8,7 @@ use walkdir::WalkDir;
 
 /// Copies everything in a directory: files with their permissions and times, folders, and links as links. Sockets, pipes
 /// and devices are left out, and so are entries that another program deletes meanwhile. Stops when `is_stopped` returns true.
+/// On Linux, holes of files stay holes.
 ///
 /// # Errors
 /// Returns the error of the first entry that cannot be copied, with its path.
@@ -22,7 +23,7 @@ pub(super) fn copy_tree(from: &Path, to: &Path, is_stopped: impl Fn() -> bool) -
     let mut folders = vec![(from.clone(), to.to_owned())];
     for entry in WalkDir::new(&from).min_depth(1).follow_links(false) {
         if is_stopped() {
-            return Err(io::Error::new(io::ErrorKind::Interrupted, "the batch was cancelled"));
+            return Err(stopped());
         }
         let entry = match entry.map_err(io::Error::from) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -35,7 +36,7 @@ pub(super) fn copy_tree(from: &Path, to: &Path, is_stopped: impl Fn() -> bool) -
             folders.push((entry.path().to_owned(), target.clone()));
             fs::create_dir(&target)
         } else if kind.is_file() {
-            copy_file(entry.path(), &target)
+            copy_file(entry.path(), &target, &is_stopped)
         } else if kind.is_symlink() {
             copy_link(entry.path(), &target)
         } else {
@@ -56,8 +57,14 @@ fn is_gone(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
-    reflink_copy::reflink_or_copy(from, to)?;
+fn stopped() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "the batch was cancelled")
+}
+
+fn copy_file(from: &Path, to: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<()> {
+    if reflink_copy::reflink(from, to).is_err() {
+        copy_content(from, to, is_stopped)?;
+    }
     let metadata = fs::metadata(from)?;
     fs::set_permissions(to, metadata.permissions())?;
     // Tools such as make compare times. Some file systems have none.
@@ -65,6 +72,56 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
         fs::File::open(to).and_then(|file| file.set_modified(modified)).ok();
     }
     Ok(())
+}
+
+/// Copies the data of a file, and leaves out its holes: a file can be much larger than the disk.
+#[cfg(target_os = "linux")]
+fn copy_content(from: &Path, to: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<()> {
+    use std::io::{Read as _, Seek as _};
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    use rustix::fs::SeekFrom;
+    use rustix::io::Errno;
+
+    /// How much is copied between two looks at the cancel.
+    const PIECE: u64 = 16 << 20;
+
+    // Another program may have put a pipe or a link there meanwhile.
+    let mut source = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(from)?;
+    let found = source.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("it is not a regular file any more"));
+    }
+    let mut target = fs::File::create(to)?;
+    let length = found.len();
+    let mut position = 0;
+    while position < length {
+        position = match rustix::fs::seek(&source, SeekFrom::Data(position)) {
+            Ok(data) => data,
+            Err(Errno::NXIO) => break,
+            // The file system does not know holes.
+            Err(_) => position,
+        };
+        let end = rustix::fs::seek(&source, SeekFrom::Hole(position)).unwrap_or(length).min(length);
+        source.seek(io::SeekFrom::Start(position))?;
+        target.seek(io::SeekFrom::Start(position))?;
+        while position < end {
+            if is_stopped() {
+                return Err(stopped());
+            }
+            match io::copy(&mut (&mut source).take(PIECE.min(end - position)), &mut target)? {
+                // Another program has cut the file.
+                0 => return target.set_len(position),
+                copied => position += copied,
+            }
+        }
+    }
+    target.set_len(length)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn copy_content(from: &Path, to: &Path, _is_stopped: &impl Fn() -> bool) -> io::Result<()> {
+    fs::copy(from, to).map(drop)
 }
 
 #[cfg(unix)]
@@ -139,6 +196,34 @@ mod tests {
     impl Mode for fs::Metadata {
         fn mode_bits(&self) -> u32 {
             std::os::unix::fs::PermissionsExt::mode(&self.permissions()) & 0o777
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn holes_of_a_file_are_not_copied_as_data() {
+        use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        let (size, middle) = (1_u64 << 40, 1_u64 << 39);
+        let file = fs::File::create(&from).unwrap();
+        file.write_all_at(b"first", 0).unwrap();
+        file.write_all_at(b"middle", middle).unwrap();
+        file.set_len(size).unwrap();
+        copy_content(&from, &to, &|| false).unwrap();
+        let copied = fs::File::open(&to).unwrap();
+        let mut bytes = [0; 6];
+        copied.read_exact_at(&mut bytes, middle).unwrap();
+        assert_eq!((&bytes, copied.metadata().unwrap().len()), (b"middle", size));
+        copied.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"first\0");
+        assert!(copied.metadata().unwrap().blocks() <= file.metadata().unwrap().blocks() + 64);
+        assert_eq!(copy_content(&from, &to, &|| true).unwrap_err().kind(), io::ErrorKind::Interrupted);
+        for text in ["", "short"] {
+            fs::write(&from, text).unwrap();
+            copy_content(&from, &to, &|| false).unwrap();
+            assert_eq!(fs::read_to_string(&to).unwrap(), text);
         }
     }
 

@@ -1,19 +1,24 @@
 //! Calls of git. No call runs a program that an agent could have written or named:
 //!
-//! - Calls in the repository itself ([`run`]) neither read nor write the files of a worktree, and have no hooks, no monitor of
-//!   the file system and no pager.
+//! - Calls in the repository itself ([`Live`]) neither read nor write the files of a worktree. [`NEUTRAL`] and [`OFFLINE`] are
+//!   stronger than the configuration of the repository, which an agent can change.
 //! - Calls that read or write the files of a worktree ([`Isolated`]) have a git folder of their own. Its configuration is the
 //!   one that the user and the repository had when the batch began. So a filter such as Git LFS works, but not a filter that
 //!   an agent has added. They do not look into other repositories below the worktree.
+//!
+//! Each call has a deadline: see [`call`](super::call).
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
+use kimi_agent_files::{PrivateDir, read_regular};
+
+use super::call::{self, CALL, Limits};
+use super::places::{check_git_dir, check_repository};
 use crate::transport::helper;
 
 /// Variables that would lead git to another repository, for example in a hook of git.
@@ -31,22 +36,43 @@ const FOREIGN: [&str; 8] = [
 const CONFIGURING: [&str; 4] = ["GIT_CONFIG", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS", "GIT_EXTERNAL_DIFF"];
 
 const NOTHING: &str = if cfg!(windows) { "NUL" } else { "/dev/null" };
-/// Configuration of each call.
-const NEUTRAL: [&str; 9] = [
+/// Settings of each call, in place of those that name a program, start one, or hide changes. Filters are not here: an
+/// isolated call has those of the user, and no other call converts files. Hooks that have names: see [`Live::hooks`].
+const NEUTRAL: [&str; 15] = [
     if cfg!(windows) { "core.hooksPath=NUL" } else { "core.hooksPath=/dev/null" },
+    "hook.post-checkout.enabled=false",
+    "hook.post-index-change.enabled=false",
+    "hook.reference-transaction.enabled=false",
     "core.fsmonitor=false",
     "core.untrackedCache=false",
     "core.splitIndex=false",
     "core.pager=cat",
+    "core.editor=false",
     "core.alternateRefsCommand=",
     "diff.external=",
     "submodule.recurse=false",
     "gc.auto=0",
+    "gc.recentObjectsHook=",
+    "maintenance.auto=false",
 ];
+/// Settings and variables of each call, except for the checkout of a partial clone. Without them, git loads a missing object
+/// from a remote with a program that the configuration of the repository names: a transport, `core.sshCommand`,
+/// `core.gitProxy`, `remote.*.uploadpack`, `credential.helper`, `core.askPass`. An empty list of protocols allows none, in
+/// every version of git; since 2.45 git does not begin to load.
+const OFFLINE: [&str; 6] = [
+    "protocol.allow=never",
+    "protocol.ext.allow=never",
+    "core.sshCommand=false",
+    "core.gitProxy=none",
+    "core.askPass=false",
+    "credential.helper=",
+];
+const OFFLINE_VARIABLES: [(&str, &str); 2] = [("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "")];
 /// Keys of the configuration that an isolated call does not take over. They name other folders, or programs that no call
 /// needs, or hide changes.
-const LEFT_OUT: [&str; 23] = [
+const LEFT_OUT: [&str; 26] = [
     "alias.",
+    "branch.",
     "core.askpass",
     "core.bare",
     "core.checkstat",
@@ -63,17 +89,19 @@ const LEFT_OUT: [&str; 23] = [
     "extensions.refstorage",
     "extensions.worktreeconfig",
     "gpg.",
+    "hook.",
     "include.",
     "includeif.",
     "index.",
+    "maintenance.",
     "pager.",
     "submodule.",
     "trace2.",
 ];
-
-/// How often git is called if another call of git disturbs it or it is killed, and the delay between two attempts.
-const ATTEMPTS: u32 = 20;
-const DELAY: Duration = Duration::from_millis(10);
+/// The largest file of settings that is read, in bytes.
+const MAX_SETTINGS: u64 = 16 << 20;
+/// Files that would give the git folder of an isolated call more configuration.
+const NOT_OURS: [&str; 2] = ["commondir", "config.worktree"];
 
 /// The configuration of a repository at the beginning of a batch, before any of its agents runs.
 #[derive(Clone, Debug, Default)]
@@ -84,6 +112,10 @@ pub(super) struct Config {
     exclude: Arc<[u8]>,
     attributes: Arc<[u8]>,
     objects: PathBuf,
+    /// Whether git may have to load objects from the user's remote to check out files.
+    is_partial: bool,
+    /// Whether git for Windows makes paths above 260 characters.
+    has_long_paths: bool,
 }
 
 impl Config {
@@ -91,13 +123,16 @@ impl Config {
     ///
     /// # Errors
     /// Returns the text on stderr if git fails.
-    pub(super) fn read(top: &Path, common: &Path) -> Result<Self, String> {
-        let listed = run(top, &["config", "--list", "--includes", "--null"])?;
+    pub(super) fn read(top: &Path, common: &Path, limits: &Limits) -> Result<Self, String> {
+        let listed = run(top, &["config", "--list", "--includes", "--null"], limits)?;
+        let (mut is_partial, mut has_long_paths) = (false, false);
         let mut text = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n".to_owned();
         let mut has_storage = false;
         for entry in listed.split('\0').filter(|entry| !entry.is_empty()) {
             let (key, value) = entry.split_once('\n').map_or((entry, None), |(key, value)| (key, Some(value)));
             has_storage |= key == "lfs.storage";
+            is_partial |= key == "extensions.partialclone" || key.starts_with("remote.") && key.ends_with(".promisor");
+            has_long_paths |= key == "core.longpaths";
             if !LEFT_OUT.iter().any(|prefix| key.starts_with(prefix)) {
                 write_entry(&mut text, key, value);
             }
@@ -106,14 +141,23 @@ impl Config {
             // Git LFS would look for its files in the git folder of the call.
             write_entry(&mut text, "lfs.storage", common.join("lfs").to_str());
         }
-        let info = |name: &str| Arc::from(fs::read(common.join("info").join(name)).unwrap_or_default());
+        let info = |name: &str| {
+            // It may be a link of the user.
+            let path = fs::canonicalize(common.join("info").join(name)).ok();
+            Arc::from(path.and_then(|path| read_regular(&path, MAX_SETTINGS).ok()).unwrap_or_default())
+        };
         let (exclude, attributes) = (info("exclude"), info("attributes"));
-        Ok(Self { text: text.into(), exclude, attributes, objects: common.join("objects") })
+        let objects = common.join("objects");
+        Ok(Self { text: text.into(), exclude, attributes, objects, is_partial, has_long_paths })
+    }
+
+    pub(super) fn has_long_paths(&self) -> bool {
+        self.has_long_paths
     }
 
     /// Returns the configuration for a submodule with these objects.
     pub(super) fn of_submodule(&self, objects: PathBuf) -> Self {
-        Self { text: Arc::clone(&self.text), exclude: Arc::default(), attributes: Arc::default(), objects }
+        Self { exclude: Arc::default(), attributes: Arc::default(), objects, ..self.clone() }
     }
 }
 
@@ -139,44 +183,102 @@ fn write_entry(text: &mut String, key: &str, value: Option<&str>) {
     }
 }
 
-/// Calls of git in a worktree, with a git folder that only these calls use.
-#[derive(Debug)]
+/// Calls of git in the repository, which an agent may have changed.
+#[derive(Clone, Debug)]
+pub(super) struct Live {
+    pub(super) top: PathBuf,
+    pub(super) git_dir: PathBuf,
+    pub(super) common: PathBuf,
+    pub(super) has_long_paths: bool,
+}
+
+impl Live {
+    /// Runs git in the repository. Its configuration for the user and for the system is not read.
+    ///
+    /// # Errors
+    /// Returns the text on stderr if git fails, or a reason why it is not called.
+    pub(super) fn run<A: AsRef<OsStr>>(&self, args: &[A], limits: &Limits) -> Result<String, String> {
+        check_git_dir(&self.git_dir)?;
+        check_repository(&self.common)?;
+        let mut settings = self.hooks(limits)?;
+        if self.has_long_paths {
+            settings.push("core.longPaths=true".to_owned());
+        }
+        let output = call::run(|| Ok(self.command(&settings, args)), CALL, limits, u64::MAX)?;
+        Ok(text(&output.bytes))
+    }
+
+    fn command<A: AsRef<OsStr>>(&self, settings: &[String], args: &[A]) -> Command {
+        let settings = settings.iter().flat_map(|setting| [OsStr::new("-c"), setting.as_ref()]);
+        let args: Vec<_> = settings.chain(args.iter().map(AsRef::as_ref)).collect();
+        let mut command = command(&self.top, true, &args);
+        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", NOTHING);
+        command.env("GIT_DIR", &self.git_dir).env("GIT_WORK_TREE", &self.top);
+        command
+    }
+
+    /// Returns settings that disable the hooks which the configuration names. Git has them since 2.54.
+    ///
+    /// # Errors
+    /// Returns the problem if a hook cannot be disabled.
+    fn hooks(&self, limits: &Limits) -> Result<Vec<String>, String> {
+        let list = || Ok(self.command(&[], &["config", "--list", "--includes", "--null", "--name-only"]));
+        let listed = text(&call::run(list, CALL, limits, u64::MAX)?.bytes);
+        let names = listed.split('\0').filter_map(|key| key.strip_prefix("hook.")?.rsplit_once('.'));
+        let settings = names.map(|(name, _)| match name.contains(['=', '\n']) {
+            true => Err(format!("the hook {name:?} in the configuration of the repository cannot be disabled")),
+            false => Ok(format!("hook.{name}.enabled=false")),
+        });
+        settings.collect()
+    }
+}
+
+/// Calls of git in a worktree, with a git folder that only these calls use. It is in a private folder with a random name,
+/// which is deleted with the last value.
+#[derive(Clone, Debug)]
 pub(super) struct Isolated {
+    _folder: Arc<PrivateDir>,
     git_dir: PathBuf,
     work_tree: PathBuf,
     index: PathBuf,
-    objects: PathBuf,
+    config: Config,
+    is_offline: bool,
+    limits: Limits,
 }
 
 impl Isolated {
-    /// Makes the git folder, in place of an earlier one.
+    /// Makes the git folder. Make it after the agent has ended, so that the agent cannot change it.
     ///
     /// # Errors
     /// Returns the problem if the folder cannot be made.
-    pub(super) fn make(git_dir: PathBuf, work_tree: &Path, config: &Config) -> Result<Self, String> {
-        let make = || -> io::Result<()> {
-            match fs::remove_dir_all(&git_dir) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+    pub(super) fn make(work_tree: &Path, config: &Config, limits: &Limits) -> Result<Self, String> {
+        let make = || -> io::Result<(PrivateDir, PathBuf)> {
+            let folder = PrivateDir::new()?;
+            let git_dir = folder.path().join("git");
             fs::create_dir(&git_dir)?;
-            for folder in ["objects", "refs", "info"] {
-                fs::create_dir(git_dir.join(folder))?;
+            for name in ["objects", "refs", "info"] {
+                fs::create_dir(git_dir.join(name))?;
             }
             fs::write(git_dir.join("HEAD"), "ref: refs/heads/none\n")?;
-            fs::write(git_dir.join("config"), config.text.as_bytes())?;
-            fs::write(git_dir.join("info/exclude"), &config.exclude)?;
-            fs::write(git_dir.join("info/attributes"), &config.attributes)
+            for (name, content) in settings(config) {
+                fs::write(git_dir.join(name), content)?;
+            }
+            Ok((folder, git_dir))
         };
-        make().map_err(|error| format!("{}: {error}", git_dir.display()))?;
-        let index = git_dir.join("index");
-        Ok(Self { git_dir, work_tree: work_tree.to_owned(), index, objects: config.objects.clone() })
+        let (folder, git_dir) = make().map_err(|error| format!("can't make a git folder: {error}"))?;
+        let (index, work_tree) = (git_dir.join("index"), work_tree.to_owned());
+        let (config, limits) = (config.clone(), limits.clone());
+        Ok(Self { _folder: Arc::new(folder), git_dir, work_tree, index, config, is_offline: true, limits })
     }
 
     /// Returns the same with another index.
     pub(super) fn with_index(&self, index: PathBuf) -> Self {
-        let Self { git_dir, work_tree, objects, .. } = self;
-        Self { git_dir: git_dir.clone(), work_tree: work_tree.clone(), index, objects: objects.clone() }
+        Self { index, ..self.clone() }
+    }
+
+    /// Returns the same, with access to the user's remotes if the repository is a partial clone.
+    pub(super) fn online(self) -> Self {
+        Self { is_offline: !self.config.is_partial, ..self }
     }
 
     /// Returns the path of a file in the git folder.
@@ -184,14 +286,38 @@ impl Isolated {
         self.git_dir.join(name)
     }
 
+    /// Sets the attributes of files, in place of those of the repository.
+    ///
+    /// # Errors
+    /// Returns the problem if the file cannot be written.
+    pub(super) fn set_attributes(&mut self, attributes: &[u8]) -> Result<(), String> {
+        self.config.attributes = attributes.into();
+        fs::write(self.file("info/attributes"), attributes).map_err(|error| error.to_string())
+    }
+
+    /// Checks that the settings of the git folder are still those of the SDK.
+    ///
+    /// # Errors
+    /// Returns which file was changed. The results of the calls may be wrong.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let is_changed = |(name, content): &(&str, &[u8])| {
+            read_regular(&self.file(name), content.len() as u64).ok().as_deref() != Some(*content)
+        };
+        let changed = settings(&self.config).into_iter().find(is_changed).map(|(name, _)| name);
+        match changed.or_else(|| NOT_OURS.into_iter().find(|name| fs::symlink_metadata(self.file(name)).is_ok())) {
+            Some(name) => Err(format!("another program has changed `{name}` in the SDK's git folder")),
+            None => Ok(()),
+        }
+    }
+
     fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
-        let mut command = command(&self.work_tree, args);
+        let mut command = command(&self.work_tree, self.is_offline, args);
         for name in CONFIGURING {
             command.env_remove(name);
         }
-        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", NOTHING).env("GIT_NO_REPLACE_OBJECTS", "1");
+        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", NOTHING);
         command.env("GIT_DIR", &self.git_dir).env("GIT_WORK_TREE", &self.work_tree);
-        command.env("GIT_INDEX_FILE", &self.index).env("GIT_OBJECT_DIRECTORY", &self.objects);
+        command.env("GIT_INDEX_FILE", &self.index).env("GIT_OBJECT_DIRECTORY", &self.config.objects);
         command
     }
 
@@ -200,7 +326,8 @@ impl Isolated {
     /// # Errors
     /// Returns the text on stderr if git fails.
     pub(super) fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<String, String> {
-        output(self.command(args))
+        let output = call::run(|| Ok(self.command(args)), call::FILES, &self.limits, u64::MAX)?;
+        Ok(text(&output.bytes))
     }
 
     /// Runs git in the worktree, with this input.
@@ -211,12 +338,12 @@ impl Isolated {
         // A file cannot fill up, as a pipe can.
         let path = self.file("input");
         fs::write(&path, input).map_err(|error| format!("{}: {error}", path.display()))?;
-        repeated(|| {
+        let command = || {
             let mut command = self.command(args);
-            command.stdin(fs::File::open(&path).map_err(|error| error.to_string())?);
-            let output = command.output().map_err(|error| not_started(&error))?;
-            if output.status.success() { Ok(()) } else { Err(Failed::new(output.status, &output.stderr)) }
-        })
+            command.stdin(fs::File::open(&path)?);
+            Ok(command)
+        };
+        call::run(command, call::FILES, &self.limits, u64::MAX).map(drop)
     }
 
     /// Runs git in the worktree, and returns at most `limit` bytes of its output, and the number of bytes above the limit.
@@ -224,39 +351,33 @@ impl Isolated {
     /// # Errors
     /// Returns the problem if git fails.
     pub(super) fn read<A: AsRef<OsStr>>(&self, args: &[A], limit: u64) -> Result<(Vec<u8>, u64), String> {
-        repeated(|| {
-            let mut command = self.command(args);
-            command.stdout(Stdio::piped()).stderr(Stdio::null());
-            let mut child = command.spawn().map_err(|error| not_started(&error))?;
-            let mut bytes = Vec::new();
-            let mut above = 0;
-            if let Some(mut stdout) = child.stdout.take() {
-                let read = stdout.by_ref().take(limit).read_to_end(&mut bytes);
-                above = read.and_then(|_| io::copy(&mut stdout, &mut io::sink())).map_err(|error| error.to_string())?;
-            }
-            let status = child.wait().map_err(|error| error.to_string())?;
-            if status.success() { Ok((bytes, above)) } else { Err(Failed::new(status, &[])) }
-        })
+        let output = call::run(|| Ok(self.command(args)), call::FILES, &self.limits, limit)?;
+        Ok((output.bytes, output.above))
     }
 }
 
+/// Returns the files of an isolated git folder that git reads as settings.
+fn settings(config: &Config) -> [(&'static str, &[u8]); 3] {
+    [("config", config.text.as_bytes()), ("info/exclude", &config.exclude), ("info/attributes", &config.attributes)]
+}
+
 /// Makes a call of git in this directory.
-fn command<A: AsRef<OsStr>>(dir: &Path, args: &[A]) -> Command {
+fn command<A: AsRef<OsStr>>(dir: &Path, is_offline: bool, args: &[A]) -> Command {
     let mut command = helper(program(&std::env::var_os("PATH").unwrap_or_default()));
     command.arg("-C").arg(dir);
-    for setting in NEUTRAL {
+    let offline = if is_offline { &OFFLINE[..] } else { &[] };
+    for setting in NEUTRAL.iter().chain(offline) {
         command.args(["-c", setting]);
     }
     command.args(args);
-    // Git could ask for a password, for example to load missing files of a partial clone.
-    command.stdin(Stdio::null()).env("GIT_TERMINAL_PROMPT", "0");
+    // Git could ask for a password.
+    command.stdin(Stdio::null()).env("GIT_TERMINAL_PROMPT", "0").env("GIT_NO_REPLACE_OBJECTS", "1");
     for name in FOREIGN {
         command.env_remove(name);
     }
-    // Ctrl-C in a terminal reaches the whole group of processes, and git must not end before the directories are removed.
-    // On Windows a helper has a console of its own, which Ctrl-C does not reach.
-    #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    if is_offline {
+        command.envs(OFFLINE_VARIABLES);
+    }
     command
 }
 
@@ -281,98 +402,91 @@ fn is_program(path: &Path) -> bool {
     path.is_file()
 }
 
-/// Runs git, and returns its output without the last line end.
+/// Runs git in a directory, with the configuration of the user.
 ///
 /// # Errors
 /// Returns the text on stderr if git fails.
-pub(super) fn run<A: AsRef<OsStr>>(dir: &Path, args: &[A]) -> Result<String, String> {
-    output(command(dir, args))
+pub(super) fn run<A: AsRef<OsStr>>(dir: &Path, args: &[A], limits: &Limits) -> Result<String, String> {
+    let output = call::run(|| Ok(command(dir, true, args)), CALL, limits, u64::MAX)?;
+    Ok(text(&output.bytes))
 }
 
-fn output(mut command: Command) -> Result<String, String> {
-    repeated(|| {
-        let output = command.output().map_err(|error| not_started(&error))?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches(['\r', '\n']).to_owned());
-        }
-        Err(Failed::new(output.status, &output.stderr))
-    })
-}
-
-/// A call of git that has failed.
-struct Failed {
-    error: String,
-    may_repeat: bool,
-}
-
-impl Failed {
-    fn new(status: ExitStatus, stderr: &[u8]) -> Self {
-        let mut error = String::from_utf8_lossy(stderr).trim().to_owned();
-        // Many calls read the files of all worktrees, and fail while another call makes or removes one of them. A signal
-        // has ended git if it has no exit code: Ray kills the children of a process before the process itself.
-        let may_repeat = error.contains("/worktrees/") || status.code().is_none();
-        if error.is_empty() {
-            error = format!("git ended with {status}");
-        }
-        Self { error, may_repeat }
-    }
-}
-
-impl From<String> for Failed {
-    fn from(error: String) -> Self {
-        Self { error, may_repeat: false }
-    }
-}
-
-/// Calls git, and calls it again if another call has disturbed it or it was killed.
-fn repeated<T>(mut call: impl FnMut() -> Result<T, Failed>) -> Result<T, String> {
-    for _ in 1..ATTEMPTS {
-        match call() {
-            Err(Failed { error, may_repeat: true }) => {
-                tracing::debug!(error, "git has failed because of another call, or was killed; it is called again");
-                std::thread::sleep(DELAY);
-            }
-            done => return done.map_err(|failed| failed.error),
-        }
-    }
-    call().map_err(|failed| failed.error)
-}
-
-fn not_started(error: &io::Error) -> String {
-    if error.kind() == io::ErrorKind::NotFound {
-        return "the program `git` was not found on PATH".to_owned();
-    }
-    format!("git cannot be started: {error}")
+/// Returns output without the last line end.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_end_matches(['\r', '\n']).to_owned()
 }
 
 #[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use tokio::sync::watch;
+
     use super::*;
 
-    /// Runs a script in place of git.
-    fn outcome(script: &str, folder: &Path) -> Result<String, String> {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]).current_dir(folder);
-        output(command)
+    fn limits() -> Limits {
+        Limits::new(watch::Sender::new(false).subscribe())
+    }
+
+    /// A repository without commits, with these settings.
+    fn repository(settings: &[(&str, &str)]) -> (tempfile::TempDir, Live) {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().to_owned();
+        run(&top, &["init", "--quiet"], &limits()).unwrap();
+        for (key, value) in settings {
+            run(&top, &["config", key, value], &limits()).unwrap();
+        }
+        let git_dir = top.join(".git");
+        (folder, Live { top, common: git_dir.clone(), git_dir, has_long_paths: false })
     }
 
     #[test]
-    fn disturbed_call_is_repeated() {
-        let folder = tempfile::tempdir().unwrap();
-        let disturbed = "echo >> calls; echo 'failed to read .git/worktrees/a/commondir: Success' >&2; false";
-        let passes = format!("[ -e calls ] && echo done || {{ {disturbed}; }}");
-        assert_eq!(outcome(&passes, folder.path()), Ok("done".to_owned()));
-        std::fs::remove_file(folder.path().join("calls")).unwrap();
-        assert!(outcome(disturbed, folder.path()).unwrap_err().contains("commondir"));
-        assert_eq!(std::fs::read(folder.path().join("calls")).unwrap().len(), ATTEMPTS as usize);
+    fn named_hooks_are_disabled() {
+        let (_folder, live) = repository(&[("hook.a.b.command", "x"), ("hook.a.b.event", "post-checkout")]);
+        assert!(live.hooks(&limits()).unwrap().contains(&"hook.a.b.enabled=false".to_owned()));
+        let (_folder, live) = repository(&[("hook.a=b.command", "x")]);
+        assert!(live.run(&["rev-parse", "--git-dir"], &limits()).unwrap_err().contains("cannot be disabled"));
+    }
+
+    /// Git before 2.45 does not know the variable against missing objects. The list of protocols stops it, too.
+    #[test]
+    fn older_git_loads_no_missing_object() {
+        let mark = tempfile::tempdir().unwrap();
+        let url = format!("ext::touch {}/mark", mark.path().display());
+        let (_folder, live) = repository(&[
+            ("core.repositoryformatversion", "1"),
+            ("extensions.partialClone", "evil"),
+            ("remote.evil.promisor", "true"),
+            ("remote.evil.url", &url),
+            ("protocol.ext.allow", "always"),
+        ]);
+        let call = |is_neutral: bool| {
+            let mut command = live.command(&[], &["cat-file", "-t", "1234567812345678123456781234567812345678"]);
+            command.env_remove("GIT_NO_LAZY_FETCH");
+            if !is_neutral {
+                command.env("GIT_ALLOW_PROTOCOL", "ext");
+            }
+            assert!(!command.output().unwrap().status.success());
+            mark.path().join("mark").exists()
+        };
+        assert!(!call(true), "a program of the repository ran");
+        assert!(call(false), "the attack has no effect");
     }
 
     #[test]
-    fn killed_call_is_repeated() {
-        let folder = tempfile::tempdir().unwrap();
-        let passes = "[ -e calls ] && echo done || { echo >> calls; kill -KILL $$; }";
-        assert_eq!(outcome(passes, folder.path()), Ok("done".to_owned()));
-        assert_eq!(outcome("kill -KILL $$", folder.path()), Err("git ended with signal: 9 (SIGKILL)".to_owned()));
+    fn changed_settings_of_isolated_git_are_noticed() {
+        let (folder, live) = repository(&[]);
+        let config = Config::read(&live.top, &live.common, &limits()).unwrap();
+        for name in ["config", "info/attributes", "info/exclude", "commondir", "config.worktree"] {
+            let mut isolated = Isolated::make(folder.path(), &config, &limits()).unwrap();
+            isolated.set_attributes(b"* -diff\n").unwrap();
+            assert_eq!(isolated.check(), Ok(()));
+            assert!(!isolated.git_dir.starts_with(folder.path()));
+            fs::write(isolated.file(name), "* filter=x\n").unwrap();
+            assert!(isolated.check().unwrap_err().contains(name));
+            let git_dir = isolated.git_dir.clone();
+            drop(isolated);
+            assert!(!git_dir.exists());
+        }
     }
 
     #[test]
@@ -389,13 +503,5 @@ mod tests {
             [&git, &git, &git, &git].map(PathBuf::clone)
         );
         assert!(!program("".as_ref()).exists() && !program(".:".as_ref()).exists());
-    }
-
-    #[test]
-    fn other_errors_are_final() {
-        let folder = tempfile::tempdir().unwrap();
-        let failed = outcome("echo >> calls; echo 'fatal: no' >&2; false", folder.path());
-        assert_eq!(failed, Err("fatal: no".to_owned()));
-        assert_eq!(std::fs::read(folder.path().join("calls")).unwrap(), b"\n");
     }
 }

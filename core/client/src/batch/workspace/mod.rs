@@ -4,9 +4,11 @@
 //! Copies and worktrees are in private folders, which a later process deletes if this one is killed. What git remembers of
 //! worktrees is deleted by the next batch in the same repository: see [`worktree`].
 
+mod call;
 mod copy;
 mod git;
 mod machine;
+mod places;
 mod worktree;
 
 use std::path::{Path, PathBuf};
@@ -18,6 +20,7 @@ use super::options::Workspace;
 use crate::error::invalid_option;
 use crate::private::{PrivateDir, sweep};
 use crate::{Error, Result};
+use call::Limits;
 use worktree::{Repositories, Worktree};
 
 /// The longest part of a name that comes from the key of a job.
@@ -81,9 +84,13 @@ impl Workspaces {
     /// `InvalidOption` if it is not in a git repository, or if the repository has no commit.
     pub(super) fn check(&self, work_dir: &Path) -> Result<()> {
         match self.kind {
-            Workspace::Worktree => self.repositories.open(work_dir).map(drop),
+            Workspace::Worktree => self.repositories.open(work_dir, &self.limits()).map(drop),
             Workspace::Shared | Workspace::Copy => Ok(()),
         }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::new(self.cancelled.clone())
     }
 
     /// Makes the directory of an attempt.
@@ -95,8 +102,9 @@ impl Workspaces {
         let folder = PrivateDir::new().map_err(|error| wrong(format!("can't make a folder for a job: {error}")))?;
         let root = folder.path().join(&name);
         if self.kind == Workspace::Worktree {
-            let repository = self.repositories.open(work_dir)?;
-            let worktree = Worktree::add(&repository, &name, &root)?;
+            let limits = self.limits();
+            let repository = self.repositories.open(work_dir, &limits)?;
+            let worktree = Worktree::add(&repository, &name, &root, &limits)?;
             return Ok(Prepared { dir: root.join(&repository.prefix), root, folder, worktree: Some(worktree) });
         }
         let is_stopped = || *self.cancelled.borrow();
@@ -110,7 +118,8 @@ impl Workspaces {
     /// Takes the changes of a worktree, and removes the directory unless it is kept.
     pub(super) fn finish(&self, prepared: Prepared, keep: Keep) -> Remains {
         let Prepared { root, folder, worktree, .. } = prepared;
-        let diff = worktree.as_ref().map(Worktree::diff).transpose();
+        let limits = self.limits();
+        let diff = worktree.as_ref().map(|worktree| worktree.diff(&limits)).transpose();
         let is_kept = keep != Keep::Never && diff.is_err() || keep == Keep::Failed && self.keep_failed;
         if let Err(reason) = &diff {
             tracing::warn!(path = %root.display(), reason, is_kept, "the changes in a worktree cannot be read");
@@ -120,7 +129,7 @@ impl Workspaces {
             return Remains { diff: diff.ok().flatten(), kept: Some(root) };
         }
         if let Some(worktree) = worktree {
-            worktree.remove();
+            worktree.remove(&limits);
         }
         folder.delete();
         Remains { diff: diff.ok().flatten(), kept: None }
@@ -128,7 +137,7 @@ impl Workspaces {
 
     /// Releases the repositories, after the last job.
     pub(super) fn close(&self) {
-        self.repositories.close();
+        self.repositories.close(&self.limits());
     }
 }
 

@@ -7,13 +7,19 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use super::git::{self, Config, Isolated};
+use kimi_agent_files::read_regular;
+use sha2::{Digest as _, Sha256};
+
+use super::call::Limits;
+use super::git::{self, Config, Isolated, Live};
 use super::machine::Machine;
+use super::places::{AdminDir, check_objects, check_worktree, read_line};
 use super::wrong;
 use crate::Result;
 
@@ -23,15 +29,16 @@ const BRANCHES: &str = "kimi-agent/";
 const LOCKS: &str = "kimi-agent";
 /// The ending of the names of lock files.
 const LOCK: &str = ".lock";
+/// The largest lock file that is read.
+const MAX_LOCK: u64 = 4096;
 /// The most branches that one call of git deletes.
 const MAX_BRANCHES: usize = 100;
 /// The mode of a submodule in git's index.
 const MODE_OF_SUBMODULE: &str = "160000";
-/// The git folder of the SDK's calls in a worktree, the index of the worktree at its beginning, and the git folder for a
-/// submodule. They are next to the worktree, where a sandboxed agent cannot write.
-const OWN_GIT: &str = ".git-of-sdk";
+/// The index of the worktree at its beginning. It is next to the worktree, where a sandboxed agent cannot write.
 const FIRST_INDEX: &str = ".index";
-const GIT_OF_SUBMODULE: &str = ".git-of-submodule";
+/// The delay between two attempts to lock a file.
+const DELAY: Duration = Duration::from_millis(20);
 /// The largest diff of a result, in bytes.
 const MAX_DIFF: u64 = 64 << 20;
 
@@ -39,14 +46,21 @@ const MAX_DIFF: u64 = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Repositories {
     batch: String,
-    /// By their folder of git.
-    used: Mutex<HashMap<PathBuf, Used>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// By the working directory. An agent could lead git from there to another repository.
+    places: HashMap<PathBuf, Place>,
+    /// The locked repositories, by their folder of git.
+    used: HashMap<PathBuf, Used>,
 }
 
 /// A repository that the batch has locked.
 #[derive(Debug)]
 struct Used {
-    top: PathBuf,
+    live: Live,
     lock: PathBuf,
     file: File,
     config: Config,
@@ -54,8 +68,16 @@ struct Used {
 
 /// A repository, as a working directory sees it.
 #[derive(Clone, Debug)]
+struct Place {
+    live: Live,
+    prefix: PathBuf,
+    config: Config,
+}
+
+/// A repository with the commit at which a worktree begins.
+#[derive(Clone, Debug)]
 pub(super) struct Repository {
-    top: PathBuf,
+    live: Live,
     /// The path of the working directory in the repository.
     pub(super) prefix: PathBuf,
     /// The commit of `HEAD`.
@@ -66,65 +88,97 @@ pub(super) struct Repository {
 
 impl Repositories {
     pub(super) fn new(batch: &str) -> Self {
-        Self { batch: batch.to_owned(), used: Mutex::default() }
+        Self { batch: batch.to_owned(), known: Mutex::default() }
     }
 
     /// Returns the repository of a working directory. The first call deletes what dead batches have left there.
     ///
     /// # Errors
     /// `InvalidOption` if the directory is not in a repository, or the repository has no commit.
-    pub(super) fn open(&self, work_dir: &Path) -> Result<Repository> {
-        let shown = work_dir.display();
-        let top = git::run(work_dir, &["rev-parse", "--show-toplevel"]).map_err(|error| {
-            wrong(format!("\"worktree\" needs a git repository with files, but {shown} has none: {error}"))
-        })?;
-        let commit = git::run(work_dir, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).map_err(|_| {
-            wrong(format!("\"worktree\" needs a commit, but the repository of {shown} has none; commit first"))
-        })?;
-        let prefix = git::run(work_dir, &["rev-parse", "--show-prefix"]).map_err(wrong)?;
-        let common = git::run(work_dir, &["rev-parse", "--git-common-dir"]).map_err(wrong)?;
-        let top = PathBuf::from(top);
-        let common = fs::canonicalize(work_dir.join(common)).map_err(|error| wrong(format!("{shown}: {error}")))?;
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let config = match used.entry(common) {
-            Entry::Occupied(entry) => entry.get().config.clone(),
-            Entry::Vacant(entry) => {
-                let config = Config::read(&top, entry.key()).map_err(wrong)?;
-                let locks = entry.key().join(LOCKS);
-                let (file, lock) = self.lock(&locks)?;
-                delete_left(&top, find_dead(&locks, true));
-                entry.insert(Used { top: top.clone(), lock, file, config: config.clone() });
-                config
+    pub(super) fn open(&self, work_dir: &Path, limits: &Limits) -> Result<Repository> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = match known.places.get(work_dir) {
+            Some(place) => place.clone(),
+            None => {
+                let place = self.find(work_dir, &mut known.used, limits)?;
+                known.places.insert(work_dir.to_owned(), place.clone());
+                place
             }
         };
-        let (prefix, batch) = (prefix.trim_end_matches('/').into(), self.batch.as_str().into());
-        Ok(Repository { top, prefix, commit, batch, config })
+        drop(known);
+        let Place { live, prefix, config } = place;
+        let head = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
+        let commit = live.run(&head, limits).map_err(|error| {
+            let shown = work_dir.display();
+            // Git is quiet if there is no commit.
+            let is_quiet = error.starts_with("git ended");
+            let reason = if is_quiet { "the repository has none; commit first" } else { &error };
+            wrong(format!("\"worktree\" needs a commit of the repository of {shown}, but {reason}"))
+        })?;
+        Ok(Repository { live, prefix, commit, batch: self.batch.as_str().into(), config })
+    }
+
+    fn find(&self, work_dir: &Path, used: &mut HashMap<PathBuf, Used>, limits: &Limits) -> Result<Place> {
+        let shown = work_dir.display();
+        let ask = |question: &str| git::run(work_dir, &["rev-parse", question], limits);
+        let top = ask("--show-toplevel").map_err(|error| {
+            wrong(format!("\"worktree\" needs a git repository with files, but {shown} has none: {error}"))
+        })?;
+        let prefix = ask("--show-prefix").map_err(wrong)?.trim_end_matches('/').into();
+        let (top, git_dir) = (PathBuf::from(top), ask("--absolute-git-dir").map_err(wrong)?.into());
+        let common = work_dir.join(ask("--git-common-dir").map_err(wrong)?);
+        let common = fs::canonicalize(common).map_err(|error| wrong(format!("{shown}: {error}")))?;
+        let config = match used.get(&common) {
+            Some(used) => used.config.clone(),
+            None => Config::read(&top, &common, limits).map_err(wrong)?,
+        };
+        let live = Live { top, git_dir, common: common.clone(), has_long_paths: config.has_long_paths() };
+        if let Entry::Vacant(entry) = used.entry(common) {
+            let locks = entry.key().join(LOCKS);
+            let (file, lock) = self.lock(&locks, limits)?;
+            delete_left(&live, find_dead(&locks, true), limits);
+            entry.insert(Used { live: live.clone(), lock, file, config: config.clone() });
+        }
+        Ok(Place { live, prefix, config })
     }
 
     /// Locks the file of this batch in the repository.
-    fn lock(&self, folder: &Path) -> Result<(File, PathBuf)> {
+    fn lock(&self, folder: &Path, limits: &Limits) -> Result<(File, PathBuf)> {
         let path = folder.join(format!("{}{LOCK}", self.batch));
-        let made = (|| loop {
-            fs::create_dir_all(folder)?;
-            let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
-            file.lock()?;
-            // Another batch may have deleted the file before it was locked.
-            if path.exists() {
-                file.write_all(Machine::this().to_line().as_bytes())?;
-                return Ok(file);
+        let attempts = super::call::CALL.as_millis() / DELAY.as_millis();
+        let made = (|| {
+            for _ in 0..attempts {
+                fs::create_dir_all(folder)?;
+                let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+                match file.try_lock() {
+                    Ok(()) => {}
+                    // Another batch looks whether this one runs.
+                    Err(TryLockError::WouldBlock) if !limits.is_cancelled() => {
+                        std::thread::sleep(DELAY);
+                        continue;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+                // Another batch may have deleted the file before it was locked.
+                if path.exists() {
+                    file.write_all(Machine::this().to_line().as_bytes())?;
+                    return Ok(file);
+                }
             }
+            Err(io::Error::other("another program has locked it"))
         })();
         made.map(|file| (file, path.clone()))
-            .map_err(|error: std::io::Error| wrong(format!("can't write {}: {error}", path.display())))
+            .map_err(|error: io::Error| wrong(format!("can't write {}: {error}", path.display())))
     }
 
     /// Deletes what batches have left that died meanwhile, and the branches of this batch that git did not delete before.
-    pub(super) fn close(&self) {
-        for (_, Used { top, lock, file, .. }) in self.used.lock().unwrap_or_else(PoisonError::into_inner).drain() {
+    pub(super) fn close(&self, limits: &Limits) {
+        let used = std::mem::take(&mut *self.known.lock().unwrap_or_else(PoisonError::into_inner)).used;
+        for (_, Used { live, lock, file, .. }) in used {
             let Some(locks) = lock.parent() else { continue };
             let mut ended = find_dead(locks, false);
             ended.insert(self.batch.clone(), (file, lock.clone()));
-            delete_left(&top, ended);
+            delete_left(&live, ended, limits);
             // Fails if other batches have files there.
             fs::remove_dir(locks).ok();
         }
@@ -138,13 +192,17 @@ fn find_dead(locks: &Path, logs_foreign: bool) -> HashMap<String, (File, PathBuf
     for entry in fs::read_dir(locks).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(batch) = name.to_str().and_then(|name| name.strip_suffix(LOCK)) else { continue };
+        // Not a pipe, which would have no end.
+        if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue;
+        }
         let Ok(mut file) = OpenOptions::new().read(true).write(true).open(entry.path()) else { continue };
         if file.try_lock().is_err() {
             continue;
         }
         let mut line = String::new();
         // The file is empty if the process was killed before it wrote the line.
-        let is_read = file.read_to_string(&mut line).is_ok();
+        let is_read = (&mut file).take(MAX_LOCK).read_to_string(&mut line).is_ok();
         match Machine::parse(&line) {
             _ if line.is_empty() && is_read => {}
             Some(machine) if machine.is_this() => {}
@@ -168,24 +226,27 @@ fn find_dead(locks: &Path, logs_foreign: bool) -> HashMap<String, (File, PathBuf
 
 /// Deletes the worktrees and branches of batches that have ended, unless they were kept, and their lock files. The lock file
 /// of a batch stays if a branch stays, so that the next batch deletes both.
-fn delete_left(top: &Path, ended: HashMap<String, (File, PathBuf)>) {
+fn delete_left(live: &Live, ended: HashMap<String, (File, PathBuf)>, limits: &Limits) {
     if ended.is_empty() {
         return;
     }
     // A branch without a lock file may be one of the user.
     let has_ended = |branch: &str| batch_of(branch).is_some_and(|batch| ended.contains_key(batch));
     let mut kept = HashSet::new();
-    for (path, branch) in worktrees(top) {
+    for admin in AdminDir::all(&live.common) {
+        let (Some(path), Some(branch)) = (admin.worktree(), admin.branch()) else { continue };
         // A kept worktree is in a folder without a lock file. The folder of another one may have been swept.
-        let is_left = !path.exists() || path.parent().is_some_and(|folder| folder.join("lock").exists());
+        let has_lock = path.parent().is_some_and(|folder| folder.join("lock").exists());
+        let is_left = fs::symlink_metadata(&path).is_err() || has_lock && admin.is_linked(&path);
         if is_left && has_ended(&branch) {
-            remove_worktree(top, &path);
+            fs::remove_dir_all(&path).ok();
+            admin.remove();
         } else {
             kept.insert(branch);
         }
     }
     let left = || {
-        let listed = git::run(top, &["for-each-ref", "--format=%(refname:short)", "refs/heads/kimi-agent/"]);
+        let listed = live.run(&["for-each-ref", "--format=%(refname:short)", "refs/heads/kimi-agent/"], limits);
         let branches = listed.inspect_err(|error| tracing::warn!(error, "git does not list the branches")).ok()?;
         let is_left = |branch: &&str| has_ended(branch) && !kept.contains(*branch);
         Some(branches.lines().filter(is_left).map(str::to_owned).collect::<Vec<_>>())
@@ -193,7 +254,7 @@ fn delete_left(top: &Path, ended: HashMap<String, (File, PathBuf)>) {
     for branches in left().unwrap_or_default().chunks(MAX_BRANCHES) {
         let args =
             [&["branch", "-D", "--quiet"], &branches.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat();
-        if let Err(error) = git::run(top, &args) {
+        if let Err(error) = live.run(&args, limits) {
             tracing::warn!(error, "git does not delete branches of a batch; the next batch tries again");
         }
     }
@@ -214,37 +275,6 @@ fn batch_of(branch: &str) -> Option<&str> {
     branch.strip_prefix(BRANCHES)?.split_once('/').map(|(batch, _)| batch)
 }
 
-/// Returns the worktrees of batches, with their branches.
-fn worktrees(top: &Path) -> Vec<(PathBuf, String)> {
-    let listed = git::run(top, &["worktree", "list", "--porcelain"]).unwrap_or_default();
-    let mut path = PathBuf::new();
-    let mut found = Vec::new();
-    for line in listed.lines() {
-        if let Some(worktree) = line.strip_prefix("worktree ") {
-            path = worktree.into();
-        } else if let Some(branch) = line.strip_prefix("branch refs/heads/")
-            && branch.starts_with(BRANCHES)
-        {
-            found.push((path.clone(), branch.to_owned()));
-        }
-    }
-    found
-}
-
-/// Removes a worktree. Never prunes: a worktree of the user may be on a disk that is not mounted.
-fn remove_worktree(top: &Path, path: &Path) {
-    // Twice: the agent may have locked it.
-    let args = ["worktree", "remove", "--force", "--force"].map(AsRef::<OsStr>::as_ref);
-    let remove = || git::run(top, &[&args[..], &[path.as_os_str()]].concat());
-    if remove().is_err() {
-        // The agent may have deleted the link to the repository. Git removes a worktree whose folder is missing.
-        fs::remove_dir_all(path).ok();
-        if let Err(error) = remove() {
-            tracing::debug!(path = %path.display(), error, "git does not remove a worktree");
-        }
-    }
-}
-
 /// Returns whether the new version in a line of `git diff --raw` is a submodule.
 fn has_submodule(line: &str) -> bool {
     line.split(' ').nth(1) == Some(MODE_OF_SUBMODULE)
@@ -255,14 +285,15 @@ fn has_files(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Reads a small regular file. The agent may have made something else of it.
-fn read_small(path: &Path) -> Option<String> {
-    if !fs::symlink_metadata(path).ok()?.is_file() {
-        return None;
-    }
-    let mut text = String::new();
-    File::open(path).ok()?.take(4096).read_to_string(&mut text).ok()?;
-    Some(text)
+/// Returns what tells a folder apart from one that replaces it. `None` if it is not a folder, but for example a link.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir)?;
+    #[cfg(unix)]
+    let identity = std::os::unix::fs::MetadataExt::dev(&found);
+    #[cfg(unix)]
+    return Some((identity, std::os::unix::fs::MetadataExt::ino(&found)));
+    #[cfg(not(unix))]
+    return Some((0, u64::from(found.is_symlink())));
 }
 
 /// A submodule in the index: the object, and the path in the worktree.
@@ -274,13 +305,17 @@ struct Submodule {
 /// The worktree of an attempt.
 #[derive(Debug)]
 pub(super) struct Worktree {
-    top: PathBuf,
+    live: Live,
     path: PathBuf,
     /// The folder of git for this worktree, which the agent can change.
-    git_dir: PathBuf,
+    admin: AdminDir,
     branch: String,
     commit: String,
     config: Config,
+    /// What tells the folder apart from another one in its place.
+    identity: Option<(u64, u64)>,
+    /// The size and the hash of its index at the beginning.
+    index: (u64, [u8; 32]),
 }
 
 impl Worktree {
@@ -288,47 +323,72 @@ impl Worktree {
     ///
     /// # Errors
     /// `InvalidOption` with the text of git.
-    pub(super) fn add(repository: &Repository, name: &str, path: &Path) -> Result<Self> {
+    pub(super) fn add(repository: &Repository, name: &str, path: &Path, limits: &Limits) -> Result<Self> {
         let branch = format!("{BRANCHES}{}/{name}", repository.batch);
         let mut worktree = Self {
-            top: repository.top.clone(),
+            live: repository.live.clone(),
             path: path.to_owned(),
-            git_dir: PathBuf::new(),
+            admin: AdminDir::default(),
             branch: branch.clone(),
             commit: repository.commit.clone(),
             config: repository.config.clone(),
+            identity: None,
+            index: Default::default(),
         };
-        match worktree.check_out() {
+        match worktree.check_out(limits) {
             Ok(()) => Ok(worktree),
             Err(error) => {
-                worktree.remove();
+                worktree.remove(limits);
                 Err(wrong(format!("git cannot make a worktree: {error}")))
             }
         }
     }
 
-    fn check_out(&mut self) -> std::result::Result<(), String> {
+    fn check_out(&mut self, limits: &Limits) -> std::result::Result<(), String> {
         // An attempt that failed may have made the branch, so it may exist.
         let args = ["worktree", "add", "--quiet", "--no-track", "--no-checkout", "-B", &self.branch];
         let args = args.map(AsRef::<OsStr>::as_ref);
-        git::run(&self.top, &[&args[..], &[self.path.as_os_str(), self.commit.as_ref()]].concat())?;
-        self.git_dir = git::run(&self.path, &["rev-parse", "--absolute-git-dir"])?.into();
-        let isolated = self.isolated()?;
+        self.live.run(&[&args[..], &[self.path.as_os_str(), self.commit.as_ref()]].concat(), limits)?;
+        let place = || format!("the git folder of the worktree {} is not found", self.path.display());
+        self.admin = AdminDir::of(&self.path, &self.live.common).ok_or_else(place)?;
+        let failed = |error: io::Error| format!("{}: {error}", self.admin.0.display());
+        self.admin.set_branch(&self.branch).map_err(failed)?;
+        let isolated = Isolated::make(&self.path, &self.config, limits)?.online();
         // Of a repository with a sparse checkout.
-        fs::copy(self.git_dir.join("info/sparse-checkout"), isolated.file("info/sparse-checkout")).ok();
-        let index = self.git_dir.join("index");
+        if let Ok(patterns) = read_regular(&self.admin.0.join("info/sparse-checkout"), u64::MAX) {
+            fs::write(isolated.file("info/sparse-checkout"), patterns).map_err(failed)?;
+        }
+        let index = self.admin.0.join("index");
         isolated.with_index(index.clone()).run(&["read-tree", "--reset", "-u", &self.commit])?;
-        fs::copy(&index, self.beside(FIRST_INDEX)).map_err(|error| format!("{}: {error}", index.display()))?;
+        let bytes = read_regular(&index, u64::MAX).map_err(failed)?;
+        self.index = (bytes.len() as u64, Sha256::digest(&bytes).into());
+        fs::write(self.first_index(), bytes).map_err(failed)?;
+        self.identity = identity(&self.path);
         Ok(())
     }
 
-    /// Returns the path of a file next to the worktree.
-    fn beside(&self, name: &str) -> PathBuf {
-        self.path.with_file_name(name)
+    fn first_index(&self) -> PathBuf {
+        self.path.with_file_name(FIRST_INDEX)
     }
 
-    fn isolated(&self) -> std::result::Result<Isolated, String> {
-        Isolated::make(self.beside(OWN_GIT), &self.path, &self.config)
+    /// Writes the index of the worktree at its beginning.
+    fn write_first_index(&self, isolated: &Isolated) -> std::result::Result<(), String> {
+        let (length, hash) = self.index;
+        match read_regular(&self.first_index(), length) {
+            Ok(bytes) if <[u8; 32]>::from(Sha256::digest(&bytes)) == hash => {
+                fs::write(isolated.file("index"), bytes).map_err(|error| error.to_string())
+            }
+            // The agent has changed it. Without it, git reads all files.
+            _ => isolated.run(&["read-tree", &self.commit]).map(drop),
+        }
+    }
+
+    /// Checks that the folder is still the one that was made.
+    fn check_identity(&self) -> std::result::Result<(), String> {
+        if self.identity.is_some() && identity(&self.path) == self.identity {
+            return Ok(());
+        }
+        Err("another folder or a link is in place of the worktree".to_owned())
     }
 
     /// Returns the changes since the commit with which it began: those of new commits, and those of files that git does not
@@ -337,14 +397,23 @@ impl Worktree {
     ///
     /// # Errors
     /// Returns the reason why a diff cannot contain all changes.
-    pub(super) fn diff(&self) -> std::result::Result<String, String> {
-        let isolated = self.isolated()?;
-        // In the index of the agent, flags could hide changes.
-        fs::copy(self.beside(FIRST_INDEX), isolated.file("index")).map_err(|error| error.to_string())?;
-        let submodules = self.submodules(&isolated)?;
+    pub(super) fn diff(&self, limits: &Limits) -> std::result::Result<String, String> {
+        self.check_identity()?;
+        check_worktree(&self.path)?;
+        check_objects(&self.live.common.join("objects"))?;
+        let mut isolated = Isolated::make(&self.path, &self.config, limits)?;
+        self.write_first_index(&isolated)?;
+        let diff = self.diff_with(&mut isolated, limits)?;
+        isolated.check()?;
+        self.check_identity()?;
+        Ok(diff)
+    }
+
+    fn diff_with(&self, isolated: &mut Isolated, limits: &Limits) -> std::result::Result<String, String> {
+        let submodules = self.submodules(isolated)?;
         let left: Vec<_> = submodules.iter().filter(|submodule| self.path.join(&submodule.path).is_dir()).collect();
         for submodule in &left {
-            self.check_submodule(submodule)?;
+            self.check_submodule(submodule, limits)?;
         }
         // Git would look for changes in a submodule, with the configuration that is in it.
         let paths: String = submodules.iter().flat_map(|submodule| [submodule.path.as_str(), "\0"]).collect();
@@ -352,7 +421,7 @@ impl Worktree {
         let excluded = left.iter().map(|submodule| format!(":(top,exclude,literal){}\0", submodule.path));
         let paths: String = std::iter::once(":(top)\0".to_owned()).chain(excluded).collect();
         isolated.feed(&["add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul"], &paths)?;
-        self.add_known(&isolated, &left)?;
+        self.add_known(isolated, &left)?;
         let entries =
             left.iter().map(|submodule| format!("{MODE_OF_SUBMODULE} {}\t{}\0", submodule.object, submodule.path));
         isolated.feed(&["update-index", "-z", "--index-info"], &entries.collect::<String>())?;
@@ -361,19 +430,19 @@ impl Worktree {
         if isolated.run(&raw)?.lines().any(has_submodule) {
             return Err("it contains a new repository, or a submodule with changes".to_owned());
         }
-        if let Ok(diff) = String::from_utf8(Self::read_diff(&isolated, &self.commit)?) {
+        if let Ok(diff) = String::from_utf8(Self::read_diff(isolated, &self.commit)?) {
             return Ok(diff);
         }
         // In another encoding. As binary files the changes are ASCII.
-        fs::write(isolated.file("info/attributes"), "* -diff\n").map_err(|error| error.to_string())?;
-        let diff = Self::read_diff(&isolated, &self.commit)?;
+        isolated.set_attributes(b"* -diff\n")?;
+        let diff = Self::read_diff(isolated, &self.commit)?;
         String::from_utf8(diff).map_err(|_| "it contains text that is not UTF-8".to_owned())
     }
 
     /// Adds the files that git ignores and that the agent has added nevertheless.
     fn add_known(&self, isolated: &Isolated, submodules: &[&Submodule]) -> std::result::Result<(), String> {
-        let index = self.git_dir.join("index");
-        if !index.exists() {
+        let index = self.admin.0.join("index");
+        if !fs::symlink_metadata(&index).is_ok_and(|found| found.is_file()) {
             return Ok(());
         }
         let of_agent = isolated.with_index(index).run(&["ls-files", "-z"])?;
@@ -408,11 +477,13 @@ impl Worktree {
     ///
     /// # Errors
     /// Returns what is in the submodule.
-    fn check_submodule(&self, submodule: &Submodule) -> std::result::Result<(), String> {
+    fn check_submodule(&self, submodule: &Submodule, limits: &Limits) -> std::result::Result<(), String> {
         let folder = self.path.join(&submodule.path);
         let shown = folder.display();
         let changed = || format!("it contains a new repository, or a submodule with changes, {shown}");
-        if fs::symlink_metadata(&folder).is_ok_and(|found| found.is_symlink()) {
+        // A folder above it may be a link, too.
+        let real = fs::canonicalize(&self.path).map(|path| path.join(&submodule.path));
+        if fs::canonicalize(&folder).ok() != real.ok() {
             return Err(changed());
         }
         if !has_files(&folder) {
@@ -424,22 +495,24 @@ impl Worktree {
         let git_dir = if link.is_dir() {
             folder.join(".git")
         } else {
-            let text = read_small(&folder.join(".git")).ok_or_else(changed)?;
+            let text = read_line(&folder.join(".git")).ok_or_else(changed)?;
             folder.join(text.trim().strip_prefix("gitdir: ").ok_or_else(changed)?)
         };
         // Another commit, or a branch, would be lost with the worktree.
-        if read_small(&git_dir.join("HEAD")).is_none_or(|head| head.trim() != submodule.object) {
+        if read_line(&git_dir.join("HEAD")).is_none_or(|head| head.trim() != submodule.object) {
             return Err(changed());
         }
         let config = self.config.of_submodule(git_dir.join("objects"));
-        let isolated = Isolated::make(self.beside(GIT_OF_SUBMODULE), &folder, &config)?;
+        let isolated = Isolated::make(&folder, &config, limits)?;
         isolated.run(&["read-tree", &submodule.object])?;
         if !self.submodules(&isolated)?.is_empty() {
             return Err(format!("it contains a submodule with submodules, {shown}"));
         }
         isolated.run(&["add", "--all", "."])?;
         let diff = ["diff", "--raw", "--ignore-submodules=none", "--cached", &submodule.object];
-        if isolated.run(&diff)?.is_empty() { Ok(()) } else { Err(changed()) }
+        let is_empty = isolated.run(&diff)?.is_empty();
+        isolated.check()?;
+        if is_empty { Ok(()) } else { Err(changed()) }
     }
 
     fn read_diff(isolated: &Isolated, commit: &str) -> std::result::Result<Vec<u8>, String> {
@@ -453,10 +526,17 @@ impl Worktree {
         Ok(bytes)
     }
 
-    /// Removes the worktree and its branch.
-    pub(super) fn remove(self) {
-        remove_worktree(&self.top, &self.path);
-        if let Err(error) = git::run(&self.top, &["branch", "-D", "--quiet", &self.branch]) {
+    /// Removes the worktree from the repository, and its branch. Its folder is deleted with the private folder around it.
+    pub(super) fn remove(self, limits: &Limits) {
+        let AdminDir(known) = &self.admin;
+        if known.as_os_str().is_empty() {
+            // Git has not made all of it.
+            AdminDir::all(&self.live.common)
+                .filter(|admin| admin.worktree().as_deref() == Some(&*self.path))
+                .for_each(|admin| admin.remove());
+        }
+        self.admin.remove();
+        if let Err(error) = self.live.run(&["branch", "-D", "--quiet", &self.branch], limits) {
             tracing::debug!(branch = self.branch, error, "git does not delete the branch of a job");
         }
     }
