@@ -39,6 +39,15 @@ struct Alternative {
     tokens: Vec<Token>,
 }
 
+impl Alternative {
+    fn may_overlap(&self, other: &Self, hides_dots: bool, budget: &Budget) -> bool {
+        if self.text.contains(['*', '?', '[', ']', '{', '}', '\\']) {
+            return overlap(&self.tokens, &other.tokens, hides_dots, budget);
+        }
+        budget.take(self.text.len() + other.text.len()).is_none() || fast_glob::glob_match(&other.text, &self.text)
+    }
+}
+
 /// The work of a comparison at two places of globs.
 const PLACE: usize = 40;
 /// The work of a byte of a glob whose braces are expanded.
@@ -65,7 +74,7 @@ impl Globs {
             their.iter().any(|second| {
                 budget.take(1).is_none()
                     || (first.ends.of(&first.text).agree(second.ends.of(&second.text))
-                        && overlap(&first.tokens, &second.tokens, hides_dots, budget))
+                        && first.may_overlap(second, hides_dots, budget))
             })
         })
     }

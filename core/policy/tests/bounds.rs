@@ -191,7 +191,7 @@ fn sets_in_braces_share_the_work() {
             let verdict = decide(call);
             assert_ne!(verdict.decision, Decision::Allow, "{shape}");
             let is_cut = verdict.reason.contains("too many parts") && verdict.decision == Decision::Deny;
-            assert!(is_cut || shape != set, "{verdict:?}");
+            assert!(is_cut || !shape.contains("**"), "{verdict:?}");
         }
     }
 }
