@@ -287,13 +287,19 @@ fn has_files(folder: &Path) -> bool {
 
 /// Returns what tells a folder apart from one that replaces it. `None` if it is not a folder, but for example a link.
 fn identity(path: &Path) -> Option<(u64, u64)> {
-    let found = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir)?;
-    #[cfg(unix)]
-    let identity = std::os::unix::fs::MetadataExt::dev(&found);
-    #[cfg(unix)]
-    return Some((identity, std::os::unix::fs::MetadataExt::ino(&found)));
-    #[cfg(not(unix))]
-    return Some((0, u64::from(found.is_symlink())));
+    fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir).map(|found| id_of(&found))
+}
+
+#[cfg(unix)]
+fn id_of(found: &fs::Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt as _;
+
+    (found.dev(), found.ino())
+}
+
+#[cfg(not(unix))]
+fn id_of(_found: &fs::Metadata) -> (u64, u64) {
+    (0, 0)
 }
 
 /// A submodule in the index: the object, and the path in the worktree.
