@@ -121,8 +121,7 @@ impl State {
         if self.failure.is_some() {
             return;
         }
-        let mut out = io::stdout().lock();
-        self.failure = out.write_all(text.as_bytes()).and_then(|()| out.flush()).err();
+        self.failure = crate::write_stdout(text.as_bytes()).err();
     }
 }
 

@@ -1,6 +1,5 @@
 //! The arguments of `run` and `verify` that become options of a session.
 
-use std::fs;
 use std::num::ParseFloatError;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -232,8 +231,8 @@ pub(crate) fn duration(name: &str, seconds: &Seconds) -> Result<Duration, Failur
 /// Reads a file of JSON.
 fn json(name: &str, path: &Path) -> Result<Value, Failure> {
     let failed = |problem: String| Failure::wrong(name, format!("{}: {problem}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| failed(format!("it cannot be read: {error}")))?;
-    serde_json::from_str(&text).map_err(|error| failed(format!("it is not JSON: {error}")))
+    let text = kimi_agent_files::read_file(path).map_err(|error| failed(format!("it cannot be read: {error}")))?;
+    serde_json::from_slice(&text).map_err(|error| failed(format!("it is not JSON: {error}")))
 }
 
 fn pair<'a>(name: &str, text: &'a str) -> Result<(&'a str, &'a str), Failure> {

@@ -59,20 +59,56 @@ pub fn known_folders(work_dir: &Path) -> Vec<(&'static str, PathBuf)> {
     std::iter::once(("work_dir", work_dir.to_owned())).chain(others).collect()
 }
 
-/// Reads a file completely. Pipes are read to their end.
+/// The longest file that is read completely.
+const MAX_READ: u64 = 1 << 30;
+
+/// Reads a file completely. A pipe is read to its end if a program writes to it.
 ///
 /// # Errors
-/// An error of the system, or an error for a device such as `/dev/zero`, whose content can have no end.
+/// An error of the system, or an error for a folder, for a file of more than 1 GiB, for a device such as `/dev/zero`, whose
+/// content can have no end, and for a pipe to which no program writes, whose end never comes.
 pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let wrong = |text: &str| io::Error::new(io::ErrorKind::InvalidInput, text);
+    let mut options = OpenOptions::new();
+    options.read(true);
+    // The opening of a pipe would wait for a program that writes to it.
     #[cfg(unix)]
-    {
-        use std::os::unix::fs::FileTypeExt as _;
-        let kind = std::fs::metadata(path)?.file_type();
-        if kind.is_char_device() || kind.is_block_device() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a device; expected a file"));
-        }
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
+    let mut file = options.open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_dir() {
+        return Err(wrong("it is a folder; expected a file"));
     }
-    std::fs::read(path)
+    let mut bytes = Vec::new();
+    #[cfg(unix)]
+    if !kind.is_file() {
+        if !std::os::unix::fs::FileTypeExt::is_fifo(&kind) {
+            return Err(wrong("it is a device; expected a file"));
+        }
+        bytes = begun(&mut file)?;
+    }
+    file.take(MAX_READ.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_READ {
+        return Err(wrong("it is longer than 1 GiB"));
+    }
+    Ok(bytes)
+}
+
+/// Returns the first bytes of a pipe that was opened without waiting, and lets further reads wait.
+#[cfg(unix)]
+fn begun(pipe: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 1 << 10];
+    let length = match pipe.read(&mut bytes) {
+        Ok(0) => {
+            let text = "it is an empty pipe, and no program writes to it";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+        length => length?,
+    };
+    rustix::fs::fcntl_setfl(&*pipe, rustix::fs::OFlags::empty())?;
+    bytes.truncate(length);
+    Ok(bytes)
 }
 
 /// Reads a regular file of at most `limit` bytes. Its path comes from data, so it may name anything.
@@ -149,16 +185,18 @@ pub fn write_output(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// Opens the standard input, output and error that are closed, so that no other file gets their descriptors. Call it before
-/// anything is opened.
-pub fn open_standard_descriptors() {
+/// anything is opened. Returns whether the standard output was closed.
+pub fn open_standard_descriptors() -> bool {
+    let mut is_closed = false;
     #[cfg(unix)]
     while let Ok(file) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         use std::os::fd::{AsRawFd as _, IntoRawFd as _};
         if file.as_raw_fd() > 2 {
             break;
         }
-        let _ = file.into_raw_fd();
+        is_closed |= file.into_raw_fd() == 1;
     }
+    is_closed
 }
 
 /// Returns a path as it is given, and as the system spells it without links if that differs.

@@ -363,3 +363,30 @@ fn regular_files_are_read_only() {
         assert!(read_regular(&other, 10).is_err(), "{}", other.display());
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn files_without_end_are_refused() {
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    mkfifoat(CWD, &pipe, Mode::RWXU).unwrap();
+    for (path, reason) in [
+        (folder.path(), "it is a folder"),
+        (Path::new("/dev/zero"), "it is a device"),
+        (Path::new("/dev/tty"), ""),
+        (&pipe, "no program writes to it"),
+    ] {
+        let error = read_file(path).unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+    // A pipe as `<(…)` of a shell makes it.
+    let text = "x".repeat(200_000);
+    let (reader, mut writer) = io::pipe().unwrap();
+    let path = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
+    let written = text.clone();
+    let writing = std::thread::spawn(move || writer.write_all(written.as_bytes()).unwrap());
+    assert_eq!(read_file(Path::new(&path)).unwrap(), text.as_bytes());
+    writing.join().unwrap();
+}

@@ -186,8 +186,14 @@ impl Policy {
         let name = path.display().to_string();
         let failed = |reason: String| wrong(format!("the policy {name} cannot be read: {reason}"));
         let metadata = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
-        if !metadata.is_file() || metadata.len() > MAX_FILE {
-            return Err(failed("expected a file of at most 1 MiB".to_owned()));
+        let problem = match metadata.is_file() {
+            true if metadata.len() <= MAX_FILE => None,
+            true => Some("expected at most 1 MiB, got a larger file"),
+            false if metadata.is_dir() => Some("expected a file, got a folder"),
+            false => Some("expected a regular file, got a pipe or a device"),
+        };
+        if let Some(problem) = problem {
+            return Err(failed(problem.to_owned()));
         }
         let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
         let text = decoded(bytes).map_err(failed)?;

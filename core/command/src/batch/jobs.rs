@@ -1,7 +1,7 @@
 //! The file of jobs: a line of JSON for each.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Seek as _};
+use std::io::{self, BufRead, BufReader, Read as _, Seek as _};
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,6 +12,9 @@ use kimi_agent_client::{Error, Result};
 use tokio::sync::mpsc;
 
 use crate::Failure;
+
+/// The longest line of a job, in bytes.
+const LONGEST_LINE: u64 = 64 << 20;
 
 /// The jobs, which a thread reads: reading the standard input can take any time.
 struct Lines {
@@ -32,6 +35,12 @@ pub(super) fn open(path: &Path) -> std::result::Result<Pin<Box<dyn Jobs + Send>>
     }
     let failed = |error: io::Error| Failure::wrong("JOBS", format!("{}: {error}", path.display()));
     let kind = fs::metadata(path).map_err(failed)?;
+    #[cfg(unix)]
+    if !std::os::unix::fs::FileTypeExt::is_fifo(&kind.file_type()) && !kind.is_file() && !kind.is_dir() {
+        let problem =
+            format!("{}: it is a device; expected a file, a pipe, or `-` for the standard input", path.display());
+        return Err(Failure::wrong("JOBS", problem));
+    }
     if !kind.is_file() && !kind.is_dir() {
         let path = path.to_owned();
         std::thread::spawn(move || read_pipe(&path, &sender));
@@ -57,11 +66,20 @@ fn read_pipe(path: &Path, jobs: &mpsc::Sender<Result<Job>>) {
 /// Returns the number of lines with jobs.
 fn count(mut file: impl BufRead) -> io::Result<u64> {
     let (mut line, mut jobs) = (Vec::new(), 0);
-    while file.read_until(b'\n', &mut line)? > 0 {
+    while read_line(&mut file, &mut line)? > 0 {
         jobs += u64::from(!line.trim_ascii().is_empty());
         line.clear();
     }
     Ok(jobs)
+}
+
+/// Reads a line with its end, and adds it. Returns its length.
+fn read_line(file: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
+    let length = file.take(LONGEST_LINE + 1).read_until(b'\n', line)?;
+    if length as u64 > LONGEST_LINE {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is longer than 64 MiB"));
+    }
+    Ok(length)
 }
 
 fn read_lines(mut file: impl BufRead, jobs: &mpsc::Sender<Result<Job>>) {
@@ -69,7 +87,7 @@ fn read_lines(mut file: impl BufRead, jobs: &mpsc::Sender<Result<Job>>) {
     let mut is_first = true;
     for number in 1_u64.. {
         line.clear();
-        let job = match file.read_until(b'\n', &mut line) {
+        let job = match read_line(&mut file, &mut line) {
             Ok(0) => return,
             Ok(_) if line.trim_ascii().is_empty() => continue,
             Ok(_) if std::mem::take(&mut is_first) && line.trim_ascii().starts_with(b"[") => {

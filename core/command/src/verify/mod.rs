@@ -105,7 +105,14 @@ async fn compare(
     console: &Console,
     interrupts: &mut Interrupts,
 ) -> Result<(), Failure> {
-    let read = inspect::read(&arguments.recording);
+    // A pipe can take any time.
+    let path = arguments.recording.clone();
+    let reading = tokio::task::spawn_blocking(move || inspect::read(&path));
+    let read = tokio::select! {
+        biased;
+        () = interrupts.next() => return Err(Failure::Cancelled),
+        read = reading => read.map_err(|error| Failure::Because(error.to_string()))?,
+    };
     let recording = read.map_err(|failure| failure.of_argument("RECORDING"))?.recording;
     let expected = observed::turns(&recording);
     report.turns = expected.len();

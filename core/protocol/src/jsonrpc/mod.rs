@@ -139,10 +139,13 @@ pub struct Params<'a> {
     count: usize,
     /// `members` are all members, and their names have no escapes.
     is_complete: bool,
+    /// Whether only a lenient parser accepted the line, so that U+FFFD can stand for what the agent wrote.
+    is_rewritten: bool,
 }
 
 impl<'a> Params<'a> {
-    const NULL: Self = Self { text: "null", members: [("", ""); FEW], count: 0, is_complete: true };
+    const NULL: Self =
+        Self { text: "null", members: [("", ""); FEW], count: 0, is_complete: true, is_rewritten: false };
 
     fn scan(scanner: &mut Scanner<'a>) -> Result<Self, NotJson> {
         let mut params = Self::NULL;
@@ -164,6 +167,12 @@ impl<'a> Params<'a> {
             Ok(())
         })?;
         Ok(params)
+    }
+
+    /// Returns whether a text of the parameters may differ from that of the agent: it had half of a surrogate pair, or bytes that
+    /// are not UTF-8.
+    pub fn may_have_lost(&self, text: &str) -> bool {
+        self.is_rewritten && text.contains(char::REPLACEMENT_CHARACTER)
     }
 
     /// Returns the parameters' text.
@@ -229,7 +238,11 @@ pub fn read<'a>(line: &'a [u8], rewritten: &'a mut Option<String>) -> Message<'a
     match read {
         Some(read) => {
             tracing::debug!("a line that is not strict JSON was read leniently");
-            parse(rewritten.insert(read.text).as_bytes())
+            let mut message = parse(rewritten.insert(read.text).as_bytes());
+            if let Message::Request { params, .. } | Message::Notification { params, .. } = &mut message {
+                params.is_rewritten = true;
+            }
+            message
         }
         None => message,
     }

@@ -3,6 +3,7 @@
 
 mod clean;
 mod comparison;
+mod decoded;
 mod entry;
 mod escapes;
 mod events;
@@ -136,10 +137,12 @@ fn write_redacted(out: &mut Vec<u8>, entry: &impl Serialize, redactor: &Redactor
     let Ok(json) = serde_json::to_string(entry) else { return };
     let mut begin = "{\"";
     let written = for_each_member(&json, |name, value| {
-        let value = match FIXED.contains(&name.written()) {
+        let is_fixed = FIXED.contains(&name.written());
+        let value = match is_fixed {
             true => Cow::Borrowed(value.as_bytes()),
-            false => redactor.redacted_json(value.as_bytes()),
+            false => redactor.readable(value.as_bytes()),
         };
+        let value = if is_fixed { value } else { Cow::Owned(redactor.redacted_json(&value).into_owned()) };
         for part in [begin.as_bytes(), name.written().as_bytes(), b"\":", &value] {
             out.extend_from_slice(part);
         }

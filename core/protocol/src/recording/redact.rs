@@ -8,6 +8,7 @@ use regex_lite::Regex;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use super::decoded::Decoded;
 use super::escapes::{Level, plain};
 use super::keys::{self, is_of_name};
 use super::literals::{Kind, Literal, Literals};
@@ -114,6 +115,7 @@ pub(super) struct Scan<'a> {
 /// Replaces secrets and directories in lines of JSON.
 pub struct Redactor {
     literals: Literals,
+    decoded: Decoded,
     /// Whether something begins with this byte: [`LITERAL`], [`KEY`], or both.
     begins: [u8; 256],
     pairs: Pairs,
@@ -151,6 +153,7 @@ impl Redactor {
     fn made<'a>(places: &[Place], secrets: impl IntoIterator<Item = Cow<'a, str>>, patterns: Vec<Regex>) -> Self {
         let mut redactor = Self {
             literals: Literals::default(),
+            decoded: Decoded::default(),
             begins: [0; 256],
             pairs: Pairs::NONE,
             folder_names: Vec::new(),
@@ -169,6 +172,7 @@ impl Redactor {
         for secret in secrets {
             if secret.len() >= SHORTEST {
                 redactor.literals.add(&secret, MASK, Kind::Secret);
+                redactor.decoded.add(&secret);
                 encoded(&secret).iter().for_each(|form| redactor.literals.add(form, MASK, Kind::Secret));
             }
         }
@@ -233,10 +237,13 @@ impl Redactor {
         if self.clean_from(line, 0, false).is_some() { Cow::Borrowed(line) } else { self.redacted_match(line) }
     }
 
-    /// Returns the line without escapes that could hide a secret. Text that only looks like an escape stays, unless a secret
-    /// is in it.
+    /// Returns the line without escapes that could hide a secret, and without secrets in another spelling. Text that only looks
+    /// like an escape stays, unless a secret is in it.
     pub(super) fn readable<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
-        let line = plain(line, Level::Line);
+        let line = match plain(line, Level::Line) {
+            Cow::Borrowed(line) => self.decoded.masked(line),
+            Cow::Owned(line) => Cow::Owned(self.decoded.masked(&line).into_owned()),
+        };
         let Cow::Owned(deep) = plain(&line, Level::Text) else { return line };
         let masks = |line: &[u8]| memchr::memmem::find_iter(&self.redacted_readable(line), MASK).count();
         if masks(&deep) > masks(&line) { Cow::Owned(deep) } else { line }

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 /// `URLSearchParams` and `encodeURIComponent`, that of Python's `quote`, and those of whole URLs.
 const KEPT: [&str; 5] = ["", "*", "!'()*", "/", "/?:@!$&'()*+,;="];
 
-/// Returns the encoded forms of a secret, without the secret itself. Numbers have none.
+/// Returns the encoded forms of a secret, without the secret itself, that are found in pieces of a text, too. Numbers have none.
 pub(super) fn encoded(secret: &str) -> Vec<String> {
     let is_of_number = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E');
     if secret.bytes().all(is_of_number) {
@@ -19,12 +19,15 @@ pub(super) fn encoded(secret: &str) -> Vec<String> {
     let padded = [STANDARD.encode(secret), URL_SAFE.encode(secret), STANDARD.encode(line)];
     let bare = padded.clone().map(|form| form.trim_end_matches('=').to_owned());
     let mut forms: Vec<String> = padded.into_iter().chain(bare).collect();
+    let all = |form: fn(u8) -> String| secret.bytes().map(form).collect();
+    forms.extend([all(|byte| format!("%{byte:02X}")), all(|byte| format!("%{byte:02x}"))]);
     for kept in KEPT {
         let form = percent_encoded(secret, kept);
         // Forms of HTML have `+` for a space. JavaScript's `URLSearchParams` encodes `~`, too.
         let of_html = form.replace("%20", "+");
         for form in [of_html.replace('~', "%7E"), of_html, form] {
             if form != secret {
+                forms.push(form.replace('%', "%25"));
                 forms.push(with_small_digits(&form));
                 forms.push(form);
             }
@@ -79,7 +82,8 @@ mod tests {
             assert!(forms.iter().any(|one| one == form), "{form}: {forms:?}");
         }
         assert!(encoded("a b*c~").contains(&"a+b*c%7E".to_owned()));
-        assert_eq!(encoded("canary"), ["Y2FuYXJ5", "Y2FuYXJ5Cg", "Y2FuYXJ5Cg=="]);
+        let all = ["%63%61%6E%61%72%79", "%63%61%6e%61%72%79"];
+        assert_eq!(encoded("canary"), [&all[..], &["Y2FuYXJ5", "Y2FuYXJ5Cg", "Y2FuYXJ5Cg=="]].concat());
         assert!(encoded("131072").is_empty());
     }
 }

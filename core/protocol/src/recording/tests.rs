@@ -404,3 +404,30 @@ fn secret_with_escaped_letters_is_masked() {
     let kept = r#"{"text":"the escape \\u0041 is A"}"#;
     assert_eq!(redactor.redacted(kept.as_bytes()), kept.as_bytes());
 }
+
+#[test]
+fn secret_in_another_spelling_is_masked_in_entries() {
+    let (mut writer, mut file) = writer(redactor(&["zq9-Hid\"den é"], &[]));
+    for spelled in [
+        r#"{\"x\":\"\u007a\u0071\u0039\u002d\u0048\u0069\u0064\u0022\u0064\u0065\u006e\u0020\u00e9\"}"#,
+        r#"{"x":"\u007aq9-Hid\u0022den \u00e9"}"#,
+        "%7A%71%39%2D%48%69%64%22%64%65%6E%20%C3%A9",
+        "zq9-Hid%2522den%2520%25C3%25A9",
+        "zq9-Hid&quot;den &#233;",
+    ] {
+        let arguments = serde_json::from_value(json!({"input": spelled})).unwrap();
+        writer.entry(&mut file, 1.0, Entry::Call(CallEntry { call: CallKind::Prompt, turn: Some(1), arguments }));
+        let update = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": spelled}});
+        let line = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"update": update}}).to_string();
+        writer.message(&mut file, 1.0, Side::Agent, line.as_bytes(), true);
+    }
+    writer.finish(&mut file);
+    let lines: Vec<&str> = std::str::from_utf8(&file).unwrap().lines().skip(1).collect();
+    assert_eq!(lines.len(), 10);
+    for line in lines {
+        assert!(
+            line.contains(MASK) && !line.contains("den") && !line.contains("%48") && !line.contains("u0048"),
+            "{line}"
+        );
+    }
+}

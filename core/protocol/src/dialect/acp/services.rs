@@ -73,6 +73,16 @@ fn decoded<T: DeserializeOwned>(params: &Params<'_>) -> Read<T> {
     exact(params.get())
 }
 
+/// Checks that no text was changed when its line was read. A file must not get other text than the agent wrote.
+fn check_lost(params: &Params<'_>, field: &str, texts: impl IntoIterator<Item = impl AsRef<str>>) -> Read<()> {
+    match texts.into_iter().any(|text| params.may_have_lost(text.as_ref())) {
+        true => {
+            Err(format!("{field}: expected valid Unicode, got half of a surrogate pair, or bytes that are not UTF-8"))
+        }
+        false => Ok(()),
+    }
+}
+
 /// Returns the path as text. Handlers may access another system than this one, so absolute paths of Unix and of Windows
 /// are accepted.
 fn absolute(field: &str, path: PathBuf) -> Read<String> {
@@ -127,6 +137,8 @@ impl Acp {
         let asked: acp::WriteTextFileRequest = decoded(params)?;
         self.check_session(&asked.session_id)?;
         let path = absolute("path", asked.path)?;
+        check_lost(params, "path", [&*path])?;
+        check_lost(params, "content", [&*asked.content])?;
         let request =
             WriteFileRequest { id: request_id(rpc_id), path, content: asked.content, extra: Default::default() };
         Ok(self.ask_service(rpc_id, Asks::WriteFile, request))
@@ -144,6 +156,7 @@ impl Acp {
     fn read_create(&mut self, rpc_id: &str, params: &Params<'_>) -> Read<Incoming> {
         let asked: acp::CreateTerminalRequest = decoded(params)?;
         self.check_session(&asked.session_id)?;
+        check_lost(params, "command", [&asked.command].into_iter().chain(&asked.args))?;
         let cwd = asked.cwd.unwrap_or_else(|| self.params.work_dir.clone());
         let env: Map<String, Value> =
             asked.env.into_iter().map(|variable| (variable.name, json!(variable.value))).collect();

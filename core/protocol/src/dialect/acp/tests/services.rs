@@ -380,3 +380,26 @@ fn idle_timeout_pauses_during_terminal_wait() {
     connection.handle_line(call(1, "terminal/wait_for_exit", json!({"terminalId": "terminal-1"})).as_bytes(), now);
     assert_eq!(connection.poll_timeout(), None);
 }
+
+#[test]
+fn text_with_half_of_surrogate_pair_is_not_written() {
+    for (params, refused) in [
+        (r#"{"sessionId":"s","path":"/a","content":"a\ud800b"}"#, true),
+        (r#"{"sessionId":"s","path":"/\udc00","content":"a"}"#, true),
+        (r#"{"sessionId":"s","path":"/a","content":"a\ufffdb"}"#, false),
+        ("{\"sessionId\":\"s\",\"path\":\"/a\",\"content\":\"a\tb\"}", false),
+    ] {
+        let mut player = offering(ALL);
+        player.hear(&format!(r#"{{"jsonrpc":"2.0","id":0,"method":"fs/write_text_file","params":{params}}}"#));
+        assert_eq!(player.asked.is_empty(), refused, "{params}");
+        if refused {
+            let sent = player.sent();
+            assert_eq!(sent[0]["error"]["code"], -32602, "{sent:?}");
+            assert!(sent[0]["error"]["message"].as_str().unwrap().contains("half of a surrogate pair"), "{sent:?}");
+        }
+    }
+    let mut player = offering(ALL);
+    let params = r#"{"sessionId":"s","command":"sh","args":["-c","echo \ud800"]}"#;
+    player.hear(&format!(r#"{{"jsonrpc":"2.0","id":0,"method":"terminal/create","params":{params}}}"#));
+    assert!(player.asked.is_empty());
+}
