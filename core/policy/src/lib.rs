@@ -364,10 +364,14 @@ impl Policy {
         let mut strictest: Option<(Verdict<'_>, &Part)> = None;
         for part in parts {
             let verdict = decide_part(self, tool, part, work)?;
-            // Of parts with the same decision, the first one that decides counts: a shadow decides only if it is denied or asked.
-            if strictest.as_ref().is_none_or(|(known, _)| verdict.decision > known.decision)
-                || strictest.as_ref().is_some_and(|(known, part)| part.shadow && verdict.decision == known.decision)
-            {
+            // Of parts with the same decision, the first one that decides counts: a shadow decides only if it is denied or asked. A rule
+            // that asks says more than the default.
+            let is_stricter = strictest.as_ref().is_none_or(|(known, known_part)| {
+                let says_more = known_part.shadow
+                    || verdict.decision == Decision::Ask && verdict.rule.is_some() && known.rule.is_none();
+                verdict.decision > known.decision || verdict.decision == known.decision && says_more
+            });
+            if is_stricter {
                 strictest = Some((verdict, part));
             }
         }

@@ -386,7 +386,9 @@ fn strictest(
 ) -> PolicyDecision {
     let strictness = |decision: &PolicyDecision| match decision.decision {
         PolicyOutcome::Allow => 0,
-        PolicyOutcome::Deny => 2,
+        PolicyOutcome::Deny => 3,
+        // A rule that asks says more than the default.
+        _ if decision.rule.is_some() => 2,
         _ => 1,
     };
     let mut strictest = rules.decide(&newest, description);
