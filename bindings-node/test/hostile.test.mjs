@@ -60,7 +60,7 @@ const ANSWERS = {
 const ASK = { tool_call: { name: "Shell", arguments: { command: "x" }, approve: true } };
 const CALL = { external_tool: { name: "work", arguments: {} } };
 
-test("whatever a handler throws, the request gets its default answer and the session lives", async () => {
+test("every value that a handler throws leads to the default answer, and the session lives", async () => {
   setLogger(null);
   let current;
   const fail = () => {
@@ -89,7 +89,7 @@ test("whatever a handler throws, the request gets its default answer and the ses
   setLogger(null);
 });
 
-test("whatever a handler returns, the request gets an answer and the session lives", async () => {
+test("every value that a handler returns leads to an answer, and the session lives", async () => {
   setLogger(null);
   let current;
   const names = Object.keys(ANSWERS);
@@ -107,7 +107,7 @@ test("whatever a handler returns, the request gets an answer and the session liv
   await session.close();
 });
 
-test("whatever a source of jobs or a progress handler throws, the batch ends", async () => {
+test("every value that a source of jobs or a progress handler throws ends only its batch", async () => {
   setLogger(null);
   for (const [name, error] of thrown()) {
     const fail = () => {
@@ -121,7 +121,7 @@ test("whatever a source of jobs or a progress handler throws, the batch ends", a
   }
 });
 
-test("whatever an option is, it works or is an InvalidOption", async () => {
+test("every value of an option works or is an InvalidOption", async () => {
   const executable = scriptedAgent([[{ text: "ok" }]]);
   const hostile = { ...VALUES, getter: { get x() { return refuse(); } }, "array of proxies": [VALUES.proxy, VALUES["revoked proxy"]] };
   const names = ["workDir", "env", "tools", "hooks", "output", "telemetry", "policy", "mcpConfigs", "onApproval", "onTerminal", "turnTimeout", "redact", "record", "config"];
