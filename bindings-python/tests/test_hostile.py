@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -21,19 +21,19 @@ def refuse(*_: object) -> Any:
     raise RuntimeError("it refuses")
 
 
-class Text(str):
-    """Text whose methods fail."""
-
-    __slots__ = ()
-    __len__ = __bool__ = __eq__ = __hash__ = __iter__ = __contains__ = refuse
-    isascii = encode = partition = __getitem__ = refuse  # type: ignore[assignment]
+def failing(*names: str) -> dict[str, Any]:
+    """The body of a class whose methods fail."""
+    return dict.fromkeys(names, refuse)
 
 
-class Meta(type):
-    """The class of classes without names."""
-
-    __name__ = property(refuse)
-    __module__ = property(refuse)
+TEXT: Any = type(
+    "Text",
+    (str,),
+    failing("__len__", "__bool__", "__eq__", "__hash__", "__iter__", "__contains__", "__getitem__")
+    | failing("isascii", "encode", "partition"),
+)
+META: Any = type("Meta", (type,), {"__name__": property(refuse), "__module__": property(refuse)})
+"""The class of classes without names."""
 
 
 def raised() -> dict[str, BaseException]:
@@ -50,7 +50,7 @@ def raised() -> dict[str, BaseException]:
         "str that interrupts": {"__str__": interrupts},
         "str that exits": {"__str__": exits},
         "no text": {"__str__": lambda _: 1},
-        "strange text": {"__str__": lambda _: Text("strange")},
+        "strange text": {"__str__": lambda _: TEXT("strange")},
         "repr": {"__repr__": refuse, "__str__": refuse},
         "class": {"__class__": property(refuse)},
         "attributes": {"__getattribute__": refuse},
@@ -64,7 +64,7 @@ def raised() -> dict[str, BaseException]:
         "long": {"__str__": lambda _: "x" * (10 << 20)},
     }
     made: dict[str, BaseException] = {name: type("Hostile", (Exception,), body)() for name, body in bodies.items()}
-    made["metaclass"] = Meta("Hostile", (Exception,), {})()
+    made["metaclass"] = META("Hostile", (Exception,), {})()
     made["base"] = type("Hostile", (BaseException,), {"__str__": refuse})()
     cyclic = Exception("cyclic")
     cyclic.__cause__ = cyclic
@@ -74,15 +74,14 @@ def raised() -> dict[str, BaseException]:
 
 def answers() -> dict[str, Any]:
     """Answers whose methods fail."""
-    methods = ("__eq__", "__hash__", "__getattr__", "__str__", "__repr__", "__bool__", "__len__", "__iter__")
-    everything = dict.fromkeys(methods, refuse)
+    everything = failing("__eq__", "__hash__", "__getattr__", "__str__", "__repr__", "__bool__", "__len__", "__iter__")
     cyclic: list[Any] = []
     cyclic.append(cyclic)
     return {
         "everything": type("Hostile", (), everything)(),
         "class": type("Hostile", (), {"__class__": property(refuse)})(),
-        "metaclass": Meta("Hostile", (), {})(),
-        "text": Text("approve"),
+        "metaclass": META("Hostile", (), {})(),
+        "text": TEXT("approve"),
         "mapping": type("Hostile", (dict,), {"items": refuse, "__iter__": refuse})(a=1),
         "number": type("Hostile", (int,), {"__int__": refuse, "__index__": refuse, "__repr__": refuse})(3),
         "large number": 10**5000,
@@ -156,9 +155,9 @@ async def test_batch_ends_whatever_source_of_jobs_raises() -> None:
         if name == "base":
             continue
 
-        async def jobs(failure: BaseException = failure) -> Any:
+        async def jobs(failure: BaseException = failure) -> AsyncIterator[str]:
             raise failure
-            yield
+            yield ""
 
         with pytest.raises(KimiAgentError):
             await anext(kimi_agent.run_batch(jobs(), executable=["/bin/false"]))
