@@ -200,11 +200,3 @@ def test_files_without_end_are_refused(tmp_path: Path) -> None:
     assert (ran.returncode, "no program writes to it" in ran.stderr) == (1, True), ran.stderr
     ran = run("batch", [ASKING], "/dev/zero")
     assert (ran.returncode, "it is a device" in ran.stderr) == (2, True), ran.stderr
-
-
-@on_unix
-def test_closed_output_is_an_error() -> None:
-    words = command("run", [[{"text": "Hello"}]], "--quiet", "you")
-    closing = ["sh", "-c", 'exec "$@" >&-', "sh", *words]
-    ran = subprocess.run(closing, stderr=subprocess.PIPE, encoding="utf-8", timeout=DEADLINE, check=False)
-    assert (ran.returncode, "the standard output cannot be written" in ran.stderr) == (1, True), ran.stderr

@@ -27,7 +27,6 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
@@ -126,9 +125,7 @@ enum Command {
 /// ```
 pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> i32 {
     // Of a program that embeds the command, such as Python, the first file that is opened would get their descriptors.
-    if kimi_agent_files::open_standard_descriptors() {
-        IS_STDOUT_CLOSED.store(true, Ordering::Relaxed);
-    }
+    kimi_agent_files::open_standard_descriptors();
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
     let parsed = help::command().try_get_matches_from(&arguments);
     let outcome = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
@@ -206,19 +203,12 @@ fn write_path(path: &Path) -> Result<(), Failure> {
     write_out(format!("{shown}\n").as_bytes())
 }
 
-/// Whether the program was started without a standard output: nothing of it would be read.
-static IS_STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
-
 /// Writes to the standard output.
 fn write_out(bytes: &[u8]) -> Result<(), Failure> {
     write_stdout(bytes).map_err(|error| Failure::unwritten(&error))
 }
 
-/// Writes to the standard output. An output that was closed from the beginning is an error.
 fn write_stdout(bytes: &[u8]) -> io::Result<()> {
-    if IS_STDOUT_CLOSED.load(Ordering::Relaxed) {
-        return Err(io::Error::new(io::ErrorKind::NotConnected, "it is closed"));
-    }
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     out.flush()

@@ -185,18 +185,16 @@ pub fn write_output(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// Opens the standard input, output and error that are closed, so that no other file gets their descriptors. Call it before
-/// anything is opened. Returns whether the standard output was closed.
-pub fn open_standard_descriptors() -> bool {
-    let mut is_closed = false;
+/// anything is opened.
+pub fn open_standard_descriptors() {
     #[cfg(unix)]
     while let Ok(file) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         use std::os::fd::{AsRawFd as _, IntoRawFd as _};
         if file.as_raw_fd() > 2 {
             break;
         }
-        is_closed |= file.into_raw_fd() == 1;
+        let _ = file.into_raw_fd();
     }
-    is_closed
 }
 
 /// Returns a path as it is given, and as the system spells it without links if that differs.
