@@ -54,7 +54,8 @@ pub(super) struct Limits {
     pub(super) call: Duration,
     /// How long pending calls may take when the gateway ends.
     pub(super) finish: Duration,
-    /// The limit of bytes that wait for the driver.
+    /// The limit of bytes that wait for the driver. It ends all sessions of the server, and a busy machine reads late: so it is a multiple
+    /// of what one session may leave unread.
     pub(super) unread: usize,
 }
 
@@ -66,7 +67,7 @@ impl Default for Limits {
             silence: Duration::from_secs(3),
             call: Duration::from_secs(120),
             finish: Duration::from_secs(1),
-            unread: 16 << 20,
+            unread: 64 << 20,
         }
     }
 }
