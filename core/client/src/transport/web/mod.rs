@@ -54,9 +54,10 @@ pub(super) struct Limits {
     pub(super) call: Duration,
     /// How long pending calls may take when the gateway ends.
     pub(super) finish: Duration,
-    /// The limit of bytes that wait for the driver. It ends all sessions of the server, and a busy machine reads late: so it is a multiple
-    /// of what one session may leave unread.
+    /// The limit of bytes that wait for the driver. The socket is not read while more wait.
     pub(super) unread: usize,
+    /// How long more may wait. The driver always reads a server, but late if the machine is busy.
+    pub(super) stalled: Duration,
 }
 
 impl Default for Limits {
@@ -67,7 +68,8 @@ impl Default for Limits {
             silence: Duration::from_secs(3),
             call: Duration::from_secs(120),
             finish: Duration::from_secs(1),
-            unread: 64 << 20,
+            unread: 16 << 20,
+            stalled: Duration::from_secs(30),
         }
     }
 }

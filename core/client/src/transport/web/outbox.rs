@@ -1,4 +1,4 @@
-//! The pipe to the driver. It accepts lines without waiting, up to a limit, and its end can have a reason.
+//! The pipe to the driver. It accepts lines without waiting, says when it is full, and its end can have a reason.
 
 use std::io;
 use std::pin::Pin;
@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::Notify;
 
 use crate::error::Error;
 
@@ -25,15 +26,19 @@ struct State {
 pub(super) struct Outbox {
     state: Arc<Mutex<State>>,
     limit: usize,
+    was_read: Arc<Notify>,
 }
 
 /// The end for the driver.
-pub(super) struct Reader(Arc<Mutex<State>>);
+pub(super) struct Reader {
+    state: Arc<Mutex<State>>,
+    was_read: Arc<Notify>,
+}
 
-/// Makes a pipe with this capacity in bytes, and one line more.
+/// Makes a pipe that is full with more than this number of bytes.
 pub(super) fn channel(limit: usize) -> (Outbox, Reader) {
-    let state = Arc::default();
-    (Outbox { state: Arc::clone(&state), limit }, Reader(state))
+    let (state, was_read): (Arc<Mutex<State>>, Arc<Notify>) = Default::default();
+    (Outbox { state: Arc::clone(&state), limit, was_read: Arc::clone(&was_read) }, Reader { state, was_read })
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -42,22 +47,32 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 impl Outbox {
     /// Writes a line with its end.
-    ///
-    /// # Errors
-    /// Returns [`Error::EventBufferFull`] if the limit is exceeded.
-    pub(super) fn push(&self, line: &[u8]) -> Result<(), Error> {
+    pub(super) fn push(&self, line: &[u8]) {
         let mut state = lock(&self.state);
-        if state.lines.len() > self.limit {
-            let text = format!(
-                "{} bytes from the agent's server wait to be read, and the server does not wait for a slow reader; the session is \
-                 closed. Open a new one with the same `session_id`, and read its events as they come",
-                state.lines.len()
-            );
-            return Err(Error::EventBufferFull(text.into()));
-        }
         state.lines.extend_from_slice(line);
         wake(state);
-        Ok(())
+    }
+
+    /// Returns whether more bytes wait than the limit.
+    pub(super) fn is_full(&self) -> bool {
+        lock(&self.state).lines.len() > self.limit
+    }
+
+    /// Waits until it is not full.
+    pub(super) async fn has_space(&self) {
+        while self.is_full() {
+            self.was_read.notified().await;
+        }
+    }
+
+    /// Returns the error for a pipe that was full for too long.
+    pub(super) fn error(&self) -> Error {
+        let waiting = lock(&self.state).lines.len();
+        let text = format!(
+            "{waiting} bytes from the agent's server wait to be read, and the program does not read them; the session is closed. \
+             Open a new one with the same `session_id`, and read its events as they come"
+        );
+        Error::EventBufferFull(text.into())
     }
 
     /// Ends the pipe. The driver gets the pending lines, and then the reason.
@@ -79,7 +94,7 @@ fn wake(mut state: MutexGuard<'_, State>) {
 
 impl AsyncRead for Reader {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if state.lines.is_empty() {
             return match state.reason.take() {
                 Some(reason) => Poll::Ready(Err(io::Error::other(reason))),
@@ -96,6 +111,7 @@ impl AsyncRead for Reader {
         if state.lines.is_empty() && state.lines.capacity() > SPARE {
             state.lines = BytesMut::new();
         }
+        self.was_read.notify_one();
         Poll::Ready(Ok(()))
     }
 }

@@ -1,5 +1,5 @@
-//! The task between the lines and the server. It never waits for the driver: the outbox holds what the driver has not
-//! read.
+//! The task between the lines and the server. The outbox holds what the driver has not read. While it is full, nothing is read
+//! from the socket.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -110,8 +110,12 @@ impl<'a, R: AsyncRead + Unpin> Relay<'a, R> {
         }
         // Frames that the server sent before its end are delivered.
         let until = Instant::now() + self.limits.finish;
-        while let Ok(Ok(text)) = tokio::time::timeout_at(until, socket.next()).await {
-            self.take_frame(&text)?;
+        let next = async |socket: &mut Socket| {
+            self.outbox.has_space().await;
+            socket.next().await
+        };
+        while let Ok(Ok(text)) = tokio::time::timeout_at(until, next(&mut socket)).await {
+            self.take_frame(&text);
         }
         ended
     }
@@ -119,19 +123,26 @@ impl<'a, R: AsyncRead + Unpin> Relay<'a, R> {
     async fn relay(&mut self, stage: &mut watch::Receiver<Stage>) -> Result<()> {
         // Set after the lines have ended: the deadline of pending calls.
         let mut until: Option<Instant> = None;
+        // Set while the outbox is full: the end of the patience with the driver.
+        let mut patience: Option<Instant> = None;
         loop {
             self.take_lines()?;
+            let is_full = self.outbox.is_full();
+            patience = if is_full { patience.or_else(|| Some(Instant::now() + self.limits.stalled)) } else { None };
             if until.is_some() && self.calls.is_empty() && self.unacknowledged.is_empty() {
                 return Ok(());
             }
             let silence = self.silence();
-            let deadline = until.into_iter().chain(self.heard.map(|heard| heard + silence)).min();
+            let silent = self.heard.filter(|_| !is_full).map(|heard| heard + silence);
+            let deadline = until.into_iter().chain(silent).chain(patience).min();
             let may_read = until.is_none() && self.has_capacity();
             let buffer = &mut self.buffer;
             tokio::select! {
-                news = self.link.next() => self.take_news(news?)?,
-                Some(answer) = self.calls.join_next() => match answer {
-                    Ok(line) => self.push(line)?,
+                news = self.link.next(), if !is_full => self.take_news(news?),
+                // The server was not silent: nothing was read.
+                () = self.outbox.has_space(), if is_full => self.heard = self.heard.map(|_| Instant::now()),
+                Some(answer) = self.calls.join_next(), if !is_full => match answer {
+                    Ok(line) => self.push(line),
                     Err(error) => tracing::error!(%error, "a call of the agent's server failed"),
                 },
                 read = read_some::<CHUNK>(&mut self.lines, |bytes| buffer.extend(bytes)), if may_read => match read {
@@ -143,10 +154,16 @@ impl<'a, R: AsyncRead + Unpin> Relay<'a, R> {
                     if until.is_some_and(|until| Instant::now() >= until) {
                         return Ok(());
                     }
+                    if is_full {
+                        if self.outbox.is_full() && patience.is_some_and(|patience| Instant::now() >= patience) {
+                            return Err(self.outbox.error());
+                        }
+                        continue;
+                    }
                     // This task may have been delayed, so frames that arrived in time are handled first.
                     match self.link.next().now_or_never() {
-                        Some(news) => self.take_news(news?)?,
-                        None => self.broken(format!("the server was silent for {silence:?}"))?,
+                        Some(news) => self.take_news(news?),
+                        None => self.broken(format!("the server was silent for {silence:?}")),
                     }
                 }
             }
@@ -184,7 +201,7 @@ impl<'a, R: AsyncRead + Unpin> Relay<'a, R> {
                     let answer = self.http.clone().call(call);
                     drop(self.calls.spawn(answered(answer, self.stage.clone(), self.limits.finish)));
                 }
-                Err((Some(id), reason)) => self.push(lines::failure(&id, &reason))?,
+                Err((Some(id), reason)) => self.push(lines::failure(&id, &reason)),
                 Err((None, reason)) => tracing::warn!(reason, "invalid line for the agent's server dropped"),
             }
         }
@@ -192,7 +209,7 @@ impl<'a, R: AsyncRead + Unpin> Relay<'a, R> {
         Ok(())
     }
 
-    fn take_news(&mut self, news: News) -> Result<()> {
+    fn take_news(&mut self, news: News) {
         match news {
             News::Frame(text) => self.take_frame(&text),
             News::Broken(reason) => self.broken(reason),
@@ -209,7 +226,7 @@ impl<'a, R: AsyncRead + Unpin> Relay<'a, R> {
         }
     }
 
-    fn take_frame(&mut self, text: &str) -> Result<()> {
+    fn take_frame(&mut self, text: &str) {
         if self.heard.is_some() {
             self.heard = Some(Instant::now());
         }
@@ -219,39 +236,34 @@ impl<'a, R: AsyncRead + Unpin> Relay<'a, R> {
                 if let Link::Up(socket) = &mut self.link {
                     socket.send(pong);
                 }
-                Ok(())
             }
             Some(Frame::Ack(id)) if self.unacknowledged.remove(&id) => {
                 self.push(lines::answer(&id, 200, text.as_bytes()))
             }
-            Some(Frame::Ack(_) | Frame::Hello { .. }) => Ok(()),
+            Some(Frame::Ack(_) | Frame::Hello { .. }) => {}
             Some(Frame::Event(kind)) => self.push(lines::event(&kind, text)),
             None => match rewritten(text.as_bytes()).filter(|again| again != text) {
                 Some(again) => self.take_frame(&again),
-                None => {
-                    tracing::warn!("invalid frame of the agent's server dropped");
-                    Ok(())
-                }
+                None => tracing::warn!("invalid frame of the agent's server dropped"),
             },
         }
     }
 
     /// Handles a lost connection: calls that wait for its acknowledgements fail.
-    fn broken(&mut self, reason: String) -> Result<()> {
+    fn broken(&mut self, reason: String) {
         self.heard = None;
         self.link = Link::Down(Box::new(Reconnecting::new(&self.target, &self.limits, reason)));
         for id in std::mem::take(&mut self.unacknowledged) {
-            self.push(lines::failure(&id, "the connection to the agent's server broke before it answered"))?;
+            self.push(lines::failure(&id, "the connection to the agent's server broke before it answered"));
         }
-        Ok(())
     }
 
     /// Passes a line to the driver, without the secret.
-    fn push(&self, mut line: Vec<u8>) -> Result<()> {
+    fn push(&self, mut line: Vec<u8>) {
         while let Some(at) = memchr::memmem::find(&line, self.secret.as_bytes()) {
             line.splice(at..at + self.secret.len(), MASK.bytes());
         }
-        self.outbox.push(&line)
+        self.outbox.push(&line);
     }
 }
 

@@ -278,8 +278,25 @@ async fn pings_are_answered_without_driver_reads() {
 }
 
 #[tokio::test]
+async fn late_driver_gets_more_than_the_limit() {
+    let (mut driver, _fake, mut socket) = connected(Limits { unread: 1 << 10, ..limits() }).await;
+    let text = "x".repeat(1 << 20);
+    let flood = tokio::spawn(async move {
+        for n in 0..40 {
+            send(&mut socket, &json!({"type": "assistant.delta", "payload": {"n": n, "text": text}})).await;
+        }
+        socket
+    });
+    for n in 0..40 {
+        assert_eq!(driver.read().await["params"]["payload"]["n"], n);
+    }
+    drop(flood.await);
+}
+
+#[tokio::test]
 async fn gateway_ends_if_too_much_is_unread() {
-    let (mut driver, _fake, mut socket) = connected(limits()).await;
+    let limits = Limits { stalled: Duration::from_millis(100), ..limits() };
+    let (mut driver, _fake, mut socket) = connected(limits).await;
     let text = "x".repeat(1 << 20);
     let flood = tokio::spawn(async move {
         let frame = json!({"type": "assistant.delta", "payload": {"text": text}}).to_string();
