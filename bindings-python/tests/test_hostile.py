@@ -150,7 +150,7 @@ async def test_session_survives_what_handlers_return() -> None:
 
 
 @pytest.mark.usefixtures("quiet")
-async def test_batch_ends_whatever_source_of_jobs_raises() -> None:
+async def test_failing_source_ends_batch() -> None:
     for name, failure in raised().items():
         if name == "base":
             continue

@@ -375,7 +375,7 @@ def test_opening_that_is_never_awaited_warns(open_: Callable[..., Any]) -> None:
         open_(executable="/no/such/agent")
 
 
-def test_blocking_session_at_the_end_of_the_program_has_no_warning() -> None:
+def test_open_blocking_session_at_exit() -> None:
     program = (
         "import atexit, kimi_agent.sync as sync\n"
         "def late():\n"

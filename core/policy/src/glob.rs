@@ -84,7 +84,7 @@ impl Globs {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends<'a>(Option<(&'a str, &'a str)>);
 
-/// Where the ends of a glob are.
+/// The places of the ends of a glob.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndsAt(Option<(usize, usize)>);
 

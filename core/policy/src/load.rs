@@ -25,7 +25,7 @@ fn wrong(text: String) -> Error {
 struct Origin<'a> {
     file: Option<&'a str>,
     text: Option<&'a str>,
-    /// Where the lines of the text begin.
+    /// The beginnings of the lines of the text.
     lines: Vec<usize>,
 }
 

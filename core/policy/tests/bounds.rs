@@ -205,7 +205,7 @@ fn sets_in_braces_share_the_work() {
 }
 
 #[test]
-fn rules_that_share_all_calls_are_compared_in_part() {
+fn comparison_of_rules_is_bounded() {
     let allow: Vec<String> = (10_000..15_000).map(|n| format!("execute(* --option{n})")).collect();
     let policy = Policy::from_value(&json!({ "allow": allow })).unwrap();
     let [warning] = policy.warnings() else { panic!("{} warnings", policy.warnings().len()) };

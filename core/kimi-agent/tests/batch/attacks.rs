@@ -82,7 +82,7 @@ async fn job_after_pipe_in_repository_fails() {
 }
 
 #[tokio::test]
-async fn agent_cannot_lead_next_job_to_another_repository() {
+async fn next_job_keeps_its_repository() {
     let ((_folder, repository), (_other, other)) = (repository(), repository());
     let command = format!("({COMMON}; git config --file $c/config core.worktree {})", other.display());
     let (options, _agent) = after(&format!("{command}; echo mine > a.txt"), &repository);
@@ -111,7 +111,7 @@ async fn replaced_worktree_is_not_read() {
 }
 
 #[tokio::test]
-async fn files_of_the_sdk_are_not_trusted_after_the_agent() {
+async fn changed_files_of_the_sdk() {
     let (_folder, repository) = repository();
     let hide = "GIT_INDEX_FILE=$PWD/../.index git update-index --skip-worktree a.txt; rm -f ../.index.lock";
     let command = format!("ls -A .. > names; {hide}; echo mine > a.txt");

@@ -61,7 +61,7 @@ impl Connection {
     pub(super) fn ask_first(&mut self, held: Held, decision: PolicyDecision, now: Instant) {
         let key = self.new_key();
         let scope = held.scope;
-        let mut asked = approval_of(&held, &decision);
+        let mut asked = approval_of(&held);
         asked.set_origin(RequestOrigin { session: self.number, request: key });
         let size = serde_json::to_string(&asked).map_or(0, |json| json.len());
         self.outputs.push_back(Output::Event { scope, event: Box::new(asked.clone()), size });
@@ -71,7 +71,7 @@ impl Connection {
 }
 
 /// Returns the request for an approval of a request that a rule asks about.
-fn approval_of(held: &Held, decision: &PolicyDecision) -> Event {
+fn approval_of(held: &Held) -> Event {
     let (action, description, display) = match &held.request {
         Event::ReadFileRequest(request) => ("read file", request.path.clone(), None),
         Event::WriteFileRequest(request) => {
@@ -98,7 +98,7 @@ fn approval_of(held: &Held, decision: &PolicyDecision) -> Event {
     request.id = format!("approval of {}", held.request.request_id().unwrap_or_default());
     request.tool_call_id.clone_from(&held.call.id);
     request.display.extend(display);
-    request.tool_call = decision.tool_call.clone().into();
+    request.tool_call = held.call.clone().into();
     request.into()
 }
 

@@ -101,7 +101,7 @@ impl LineBuffer {
     }
 
     /// Makes space for more bytes, and returns whether there is memory for them. A large line leaves some memory to the rest of the
-    /// program: others, such as the garbage collector of Node, end the process if there is none.
+    /// program. The garbage collector of Node, for example, ends the process without it.
     fn has_space_for(&mut self, more: usize) -> bool {
         let length = self.bytes.len();
         if self.bytes.capacity() - length >= more {

@@ -22,7 +22,6 @@ mod spellings;
 mod tests;
 mod writer;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::time::Instant;
 
@@ -137,14 +136,12 @@ fn write_redacted(out: &mut Vec<u8>, entry: &impl Serialize, redactor: &Redactor
     let Ok(json) = serde_json::to_string(entry) else { return };
     let mut begin = "{\"";
     let written = for_each_member(&json, |name, value| {
-        let is_fixed = FIXED.contains(&name.written());
-        let value = match is_fixed {
-            true => Cow::Borrowed(value.as_bytes()),
-            false => redactor.readable(value.as_bytes()),
-        };
-        let value = if is_fixed { value } else { Cow::Owned(redactor.redacted_json(&value).into_owned()) };
-        for part in [begin.as_bytes(), name.written().as_bytes(), b"\":", &value] {
+        for part in [begin.as_bytes(), name.written().as_bytes(), b"\":"] {
             out.extend_from_slice(part);
+        }
+        match FIXED.contains(&name.written()) {
+            true => out.extend_from_slice(value.as_bytes()),
+            false => out.extend_from_slice(&redactor.redacted_json(&redactor.readable(value.as_bytes()))),
         }
         begin = ",\"";
         Ok(())

@@ -242,7 +242,7 @@ mod tests {
     const HANGS: &str = "mkfifo never; echo >> calls; (exec cat never) <&0 & cat never; wait";
 
     #[test]
-    fn hanging_call_is_killed_with_its_group_at_the_deadline() {
+    fn deadline_kills_group_of_call() {
         let folder = tempfile::tempdir().unwrap();
         let (mut alive, held) = io::pipe().unwrap();
         let command = || {

@@ -110,7 +110,7 @@ impl Repositories {
         let head = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
         let commit = live.run(&head, limits).map_err(|error| {
             let shown = work_dir.display();
-            // Git is quiet if there is no commit.
+            // Without a commit, git fails without a text.
             let is_quiet = error.starts_with("git ended");
             let reason = if is_quiet { "the repository has none; commit first" } else { &error };
             wrong(format!("\"worktree\" needs a commit of the repository of {shown}, but {reason}"))
@@ -285,7 +285,7 @@ fn has_files(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Returns what tells a folder apart from one that replaces it. `None` if it is not a folder, but for example a link.
+/// Returns the identity of a folder, which one that replaces it does not have. `None` for a link, or anything else.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_dir).map(|found| id_of(&found))
 }
@@ -318,7 +318,7 @@ pub(super) struct Worktree {
     branch: String,
     commit: String,
     config: Config,
-    /// What tells the folder apart from another one in its place.
+    /// The identity of the folder, which another one in its place does not have.
     identity: Option<(u64, u64)>,
     /// The size and the hash of its index at the beginning.
     index: (u64, [u8; 32]),

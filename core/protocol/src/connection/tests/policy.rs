@@ -334,7 +334,7 @@ fn manual_answer_lets_own_tool_be_called() {
 }
 
 #[test]
-fn caller_over_tools_server_gets_refusal_or_leaves() {
+fn refusal_over_tools_server() {
     let call = || ToolCallRequest {
         id: "m".to_owned(),
         name: "query".to_owned(),

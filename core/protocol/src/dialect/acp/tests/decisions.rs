@@ -206,7 +206,7 @@ fn call_with_id_of_ended_call_is_new() {
 }
 
 #[test]
-fn other_arguments_after_end_are_those_of_new_call() {
+fn other_arguments_after_end() {
     let good = json!({"command": "ls"});
     let bad = json!({"command": "git push"});
     let update = |fields: Value| {
