@@ -5,6 +5,7 @@
 
 pub(crate) mod pattern;
 mod shell;
+mod variables;
 mod word;
 mod wrappers;
 

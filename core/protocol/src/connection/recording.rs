@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::requests::{Pending, ReplyTo};
+use super::requests::Pending;
 use super::tool_calls::{Known, RejectedBy};
 use super::turn::{TurnKey, TurnLimits};
 use super::{Connection, Output, Phase, TurnOutput};
@@ -142,8 +142,8 @@ impl Connection {
 
     /// Records that a request was withdrawn.
     pub(super) fn record_withdrawn(&mut self, pending: &Pending) {
-        if let ReplyTo::ToolCaller(_) = pending.reply_to {
-            self.record(|| no_tool_result(&pending.request_id));
+        if let Some(call) = pending.tool_call() {
+            self.record(|| no_tool_result(call));
         }
         self.record_decision(Decided {
             request: &pending.request_id,

@@ -137,15 +137,6 @@ impl ReplyTo {
             _ => false,
         }
     }
-
-    /// Returns whether the caller of a tool over the tools server waits.
-    pub(super) fn is_tool_caller(&self) -> bool {
-        match self {
-            Self::ToolCaller(_) => true,
-            Self::Held(held) => held.reply_to.is_tool_caller(),
-            _ => false,
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -247,17 +238,14 @@ impl Requests {
 
     /// Takes the approval that the agent reports as resolved.
     fn resolved(&mut self, request_id: &str) -> Option<(RequestKey, Pending)> {
-        let key = self.find(request_id, |pending| pending.kind == HandlerKind::Approval)?;
+        let is_asked = |pending: &Pending| matches!(pending.reply_to, ReplyTo::Agent(_));
+        let key = self.find(request_id, |pending| pending.kind == HandlerKind::Approval && is_asked(pending))?;
         Some((key, self.take(key)?))
     }
 
     /// Returns the call of a tool over the tools server with this id.
     fn tool_call(&self, id: &str) -> Option<RequestKey> {
-        let is_meant = |pending: &Pending| match &pending.reply_to {
-            ReplyTo::ToolCaller(_) => pending.request_id == id,
-            ReplyTo::Held(held) => held.reply_to.is_tool_caller() && held.request.request_id() == Some(id),
-            _ => false,
-        };
+        let is_meant = |pending: &Pending| pending.tool_call() == Some(id);
         self.pending.iter().filter(|(_, pending)| is_meant(pending)).map(|(key, _)| *key).max()
     }
 
@@ -282,9 +270,11 @@ impl Connection {
     /// stay open.
     pub(super) fn withdraw_of_turn(&mut self) {
         for (key, mut pending) in self.requests.withdraw(|pending| pending.of_turn) {
-            self.record_withdrawn(&pending);
-            self.outputs.push_back(Output::Withdrawn(key));
-            if let ReplyTo::Held(held) = std::mem::replace(&mut pending.reply_to, ReplyTo::Answered) {
+            self.withdrawn(key, &pending);
+            let has_caller = pending.tool_call().is_some();
+            if let ReplyTo::Held(held) = std::mem::replace(&mut pending.reply_to, ReplyTo::Answered)
+                && !has_caller
+            {
                 self.refuse_held(*held, REQUEST_CANCELLED, "the turn was cancelled".to_owned());
             }
             self.record_rejection(pending, RejectedBy::Cancelled);
@@ -295,8 +285,7 @@ impl Connection {
     pub(super) fn withdraw_answered(&mut self, rpc_ids: &[String]) {
         let is_meant = |pending: &Pending| matches!(&pending.reply_to, ReplyTo::Agent(id) if rpc_ids.contains(id));
         for (key, pending) in self.requests.withdraw(is_meant) {
-            self.record_withdrawn(&pending);
-            self.outputs.push_back(Output::Withdrawn(key));
+            self.withdrawn(key, &pending);
             self.record_rejection(pending, RejectedBy::Cancelled);
         }
     }
@@ -305,8 +294,7 @@ impl Connection {
     /// end of its turn.
     pub(super) fn resolved(&mut self, response: &ApprovalResponse) {
         let Some((key, pending)) = self.requests.resolved(&response.request_id) else { return };
-        self.record_withdrawn(&pending);
-        self.outputs.push_back(Output::Withdrawn(key));
+        self.withdrawn(key, &pending);
         if response.response == ApprovalKind::Reject {
             self.record_rejection(pending, RejectedBy::Cancelled);
         }
@@ -315,14 +303,23 @@ impl Connection {
     /// Handles the agent's cancellation of its own request. JSON-RPC requires an answer to it.
     pub(super) fn request_cancelled(&mut self, rpc_id: &str) {
         for (key, pending) in self.requests.withdraw(|pending| pending.reply_to.is_agent(rpc_id)) {
-            self.record_withdrawn(&pending);
-            self.outputs.push_back(Output::Withdrawn(key));
+            self.withdrawn(key, &pending);
             let bytes = self.dialect.refuse(rpc_id, REQUEST_CANCELLED, "the request was cancelled");
             self.transmit(bytes);
             self.record_rejection(pending, RejectedBy::Cancelled);
         }
         if self.terminals.stop_waiting(rpc_id) {
             self.refuse_with(rpc_id, REQUEST_CANCELLED, "the request was cancelled");
+        }
+    }
+
+    fn withdrawn(&mut self, key: RequestKey, pending: &Pending) {
+        self.record_withdrawn(pending);
+        self.outputs.push_back(Output::Withdrawn(key));
+        if let ReplyTo::Held(held) = &pending.reply_to
+            && pending.tool_call().is_some()
+        {
+            self.outputs.push_back(Output::Withdrawn(held.key));
         }
     }
 
@@ -407,15 +404,9 @@ impl Connection {
     /// Withdraws a call of [`Connection::call_tool`], because its caller no longer waits.
     pub fn cancel_tool_call(&mut self, id: &str, now: Instant) {
         let Some(key) = self.requests.tool_call(id) else { return };
-        let pending = self.requests.take(key);
+        let Some(pending) = self.requests.take(key) else { return };
         self.note_activity(now);
-        self.outputs.push_back(Output::Withdrawn(key));
-        if let Some(pending) = &pending {
-            self.record_withdrawn(pending);
-            if let ReplyTo::Held(held) = &pending.reply_to {
-                self.outputs.push_back(Output::Withdrawn(held.key));
-            }
-        }
+        self.withdrawn(key, &pending);
     }
 
     /// Answers a request, or passes it to a handler, according to the policy. `is_approved`: the program has approved it.
@@ -801,6 +792,15 @@ impl Connection {
 }
 
 impl Pending {
+    /// Returns the id of the call of a tool over the tools server.
+    pub(super) fn tool_call(&self) -> Option<&str> {
+        match &self.reply_to {
+            ReplyTo::ToolCaller(_) => Some(&self.request_id),
+            ReplyTo::Held(held) if matches!(held.reply_to, ReplyTo::ToolCaller(_)) => held.request.request_id(),
+            _ => None,
+        }
+    }
+
     /// Returns the answer if no handler gives one. `None`: the agent gets an error.
     fn safe_answer(&self, reason: &str) -> Option<Answer> {
         Some(match self.kind {

@@ -324,6 +324,17 @@ fn cancel_refuses_what_waits_for_an_approval() {
 }
 
 #[test]
+fn report_of_agent_withdraws_no_question_of_sdk() {
+    let mut peer = with_tool(AnswerSource::Handler);
+    query(&mut peer, "r", "git push");
+    let approval = peer.asked();
+    peer.event("ApprovalResponse", &json!({"request_id": "approval of q", "response": "approve"}));
+    assert!(!peer.trace().contains(&"withdrawn".to_owned()));
+    peer.connection.answer(approval, &Answer::Approval(Approval::reject("no")), Instant::now());
+    assert_eq!(peer.said(), [refused("r", "the user rejected this: no")]);
+}
+
+#[test]
 fn manual_answer_lets_own_tool_be_called() {
     let mut peer = with_tool(AnswerSource::Manual);
     query(&mut peer, "r", "git push");
@@ -353,12 +364,19 @@ fn refusal_over_tools_server() {
     let key = peer.connection.call_tool(call(), 0, Instant::now()).expect("an open connection");
     let approval = peer.asked();
     peer.connection.cancel_tool_call("m", Instant::now());
-    let outputs: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output()).collect();
-    let is_withdrawn =
-        |of: RequestKey| outputs.iter().any(|output| matches!(output, Output::Withdrawn(key) if *key == of));
-    assert!(is_withdrawn(approval) && is_withdrawn(key), "{outputs:?}");
+    assert_eq!(withdrawn(&mut peer), [approval, key]);
     peer.connection.answer(approval, &Answer::Approval(Approval::Approve), Instant::now());
     assert!(peer.trace().is_empty());
+    let key = peer.connection.call_tool(call(), 0, Instant::now()).expect("an open connection");
+    let approval = peer.asked();
+    peer.cancel(1);
+    assert_eq!(withdrawn(&mut peer), [approval, key]);
+}
+
+fn withdrawn(peer: &mut Peer) -> Vec<RequestKey> {
+    let outputs = std::iter::from_fn(|| peer.connection.poll_output());
+    let key = |output| if let Output::Withdrawn(key) = output { Some(key) } else { None };
+    outputs.filter_map(key).collect()
 }
 
 #[test]
