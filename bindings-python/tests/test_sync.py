@@ -359,12 +359,17 @@ def test_signal_elsewhere_ends_wait(wait: str, tmp_path: Path) -> None:
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
     threading.Thread(target=interrupt, daemon=True).start()
     agent = scripted_agent([[{{"tool_call": {{"name": "Shell", "approve": True, "result": "ok"}}}}, *HANGING]])
+    reading = threading.Event()
     def approve(request):
+        # The agent may ask before `prompt` has returned.
+        reading.wait()
         waiting.set()
         return "approve"
     with kimi_agent.sync.create_session(executable=agent, on_approval=approve) as session:
         turn = session.prompt("Go")
         try:
+            next(iter(turn))
+            reading.set()
             {wait}
         except KeyboardInterrupt:
             print("interrupted")
