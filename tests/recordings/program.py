@@ -9,8 +9,6 @@ from typing import Any
 Entry = dict[str, Any]
 Event = dict[str, Any]
 
-# The SDK waits that long for a turn that was cancelled and never ends.
-_CANCEL_SECONDS = 2
 _HANDLERS = {
     "ApprovalRequest": "on_approval",
     "QuestionRequest": "on_question",
@@ -41,6 +39,11 @@ class Program:
             "options": {**self._options(), "work_dir": str(work_dir), "executable": {"recording": str(self.recording)}},
             "program": self._program(),
         }
+
+    def waits(self) -> bool:
+        """Whether the agent leaves a turn without an end, so that the SDK waits until a time limit."""
+        turns = [entry["turn"] for entry in self.entries if _is_call(entry, "prompt")]
+        return not all(map(self._is_ended, turns))
 
     # --- calls ---
 
@@ -89,20 +92,18 @@ class Program:
     def _finish_turn(self) -> None:
         if not self._turn:
             return
-        if self._has_end():
+        if self._is_cancelled() or self._is_ended(self._turn):
             self._ops += [{"op": "drain", "as": self._name}, {"op": "result", "as": self._name}]
         else:
             self._read_until(len(self.entries))
         self._turn = 0
 
-    def _has_end(self) -> bool:
-        """Whether the turn ends: it was cancelled, its prompt is answered, or the server says so."""
-        begin = next(at for at, entry in enumerate(self.entries) if _is_call(entry, "prompt", self._turn))
-        rest = self.entries[begin:]
-        end = next((at for at, entry in enumerate(rest) if at and _is_call(entry, "prompt")), len(rest))
-        if any(_is_call(entry, "cancel") for entry in rest[:end]):
-            return True
-        messages = [entry["message"] for entry in rest[:end] if "message" in entry]
+    def _is_cancelled(self) -> bool:
+        return any(_is_call(entry, "cancel") for entry in self._entries_of(self._turn))
+
+    def _is_ended(self, turn: int) -> bool:
+        """Whether the prompt of a turn is answered, or the server says that the turn has ended."""
+        messages = [entry["message"] for entry in self._entries_of(turn) if "message" in entry]
         prompt = next(message for message in messages if "method" in message and "id" in message)
         for message in messages:
             if message.get("method") == "turn.ended":
@@ -112,10 +113,17 @@ class Program:
                 return True
         return False
 
+    def _entries_of(self, turn: int) -> list[Entry]:
+        """The entries from a prompt to the next one."""
+        begin = next(at for at, entry in enumerate(self.entries) if _is_call(entry, "prompt", turn))
+        rest = self.entries[begin:]
+        end = next((at for at, entry in enumerate(rest) if at and _is_call(entry, "prompt")), len(rest))
+        return rest[:end]
+
     # --- answers ---
 
     def _options(self) -> Entry:
-        options: Entry = {"cancel_timeout": _CANCEL_SECONDS}
+        options: Entry = {}
         if self.header["dialect"] == "legacy":
             options["yolo"] = True
         if self.header["dialect"] == "acp":

@@ -101,12 +101,12 @@ def recorded_events(paths: dict[str, Path], command: list[str]) -> dict[str, lis
 
 
 def play(programs: list[Program], commands: dict[str, list[str]], scratch: Path) -> list[Played]:
-    """Plays the programs, all of a language in one process."""
+    """Plays the programs. Those that wait have a process of their own for each language, beside the others."""
     plays = {program.name: Played(program.name, program) for program in programs}
 
-    def job(language: str, command: list[str]) -> None:
+    def job(some: list[Program], language: str, command: list[str]) -> None:
         files = {}
-        for program in programs:
+        for program in some:
             folder = scratch / language / program.recording.stem
             folder.mkdir(parents=True)
             files[program.name] = folder.with_name(f"{folder.name}.case.json")
@@ -116,7 +116,10 @@ def play(programs: list[Program], commands: dict[str, list[str]], scratch: Path)
             outcome.lines = comparable(outcome.lines, folder)
             plays[name].outcomes[language] = outcome
 
-    runners.parallel([partial(job, *command) for command in commands.items()], 2)
+    waiting = [program for program in programs if program.waits()]
+    others = [program for program in programs if program not in waiting]
+    jobs = [partial(job, some, *command) for some in (waiting, others) if some for command in commands.items()]
+    runners.parallel(jobs, 2 + len(commands))
     for one in plays.values():
         one.outcomes = {language: one.outcomes[language] for language in commands if language in one.outcomes}
     return list(plays.values())

@@ -5,6 +5,8 @@
 #[cfg(unix)]
 mod attacks;
 mod child;
+#[cfg(unix)]
+mod git_programs;
 mod journal;
 mod run;
 mod workspace;
