@@ -4,6 +4,7 @@
 //! matches.
 
 pub(crate) mod pattern;
+mod redirections;
 mod shell;
 mod variables;
 mod word;
@@ -12,6 +13,7 @@ mod wrappers;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
+use crate::kinds::Kind;
 use crate::programs::{self, Danger};
 pub(crate) use word::Word;
 use wrappers::Hidden;
@@ -101,6 +103,8 @@ pub(crate) enum Item {
     Write(Word),
     /// A file is read.
     Read(Word),
+    /// A text that cannot be decided may do this to a file.
+    MaybeFile { text: String, kind: Kind, sign: char },
     /// A text that cannot be decided.
     Opaque {
         text: String,
@@ -115,6 +119,11 @@ pub(crate) enum Item {
 /// Takes a text for a shell apart.
 pub(crate) fn take_text(text: &str, items: &mut Vec<Item>) {
     Walker { items, whole: None }.take(text, 0, false);
+}
+
+/// The files that a text may write or read, of which nothing else is known.
+pub(crate) fn maybe_files(text: &str) -> impl Iterator<Item = Item> {
+    redirections::uses_of_files(text).map(|(kind, sign)| Item::MaybeFile { text: text.to_owned(), kind, sign })
 }
 
 /// Takes a command apart whose words are known.
@@ -141,11 +150,11 @@ struct Walker<'a> {
 impl Walker<'_> {
     fn take(&mut self, text: &str, depth: u32, shadow: bool) {
         if depth > MAX_DEPTH {
-            return self.opaque(text, "it nests too deep".to_owned(), shadow);
+            return self.unread(text, "it nests too deep".to_owned(), shadow);
         }
         match shell::recognise(text) {
             Err(reason) => {
-                self.opaque(text, reason, shadow);
+                self.unread(text, reason, shadow);
                 if depth == 0 {
                     self.segments(text);
                 }
@@ -192,6 +201,15 @@ impl Walker<'_> {
                 shadow: false,
                 of_command: false,
             });
+            self.items.extend(maybe_files("><"));
+        }
+    }
+
+    /// Adds a text of which not even the redirections are known.
+    fn unread(&mut self, text: &str, reason: String, shadow: bool) {
+        self.opaque(text, reason, shadow);
+        if !shadow {
+            maybe_files(text).for_each(|item| self.push(item));
         }
     }
 

@@ -45,12 +45,15 @@ impl Taker<'_> {
         let words_of =
             |words: &'_ [Value]| words.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
         match (&*self.known.commands, &*self.known.more) {
-            ([Value::String(text)], []) if other_shell => items.push(Item::Opaque {
-                text: text.clone(),
-                reason: format!("text for `{}` is not read", self.call.name),
-                shadow: false,
-                of_command: false,
-            }),
+            ([Value::String(text)], []) if other_shell => {
+                items.push(Item::Opaque {
+                    text: text.clone(),
+                    reason: format!("text for `{}` is not read", self.call.name),
+                    shadow: false,
+                    of_command: false,
+                });
+                items.extend(command::maybe_files(text));
+            }
             ([Value::String(text)], []) => command::take_text(text, &mut items),
             ([Value::Array(words)], []) => match words_of(words) {
                 Some(words) if !other_shell && !words.is_empty() => {
@@ -122,6 +125,13 @@ impl Taker<'_> {
                     if let Some(part) = self.parts.last_mut() {
                         (part.shadow, part.hides, part.spelled) = (shadow, shadow, spelled);
                     }
+                }
+                Item::MaybeFile { text, kind, sign } => {
+                    let use_of_file = if kind == Kind::Edit { "write" } else { "read" };
+                    let reason = format!("behind its `{sign}` may be a file that it {use_of_file}s");
+                    let mut part = Part::new(Some(kind), Target::opaque(text, reason));
+                    (part.vague, part.redirection) = (true, true);
+                    self.parts.push(part);
                 }
                 Item::Write(word) => self.add_redirection(Kind::Edit, &word, moves, &base_dir, false),
                 Item::Read(word) => {
