@@ -67,16 +67,11 @@ struct Failed {
     may_repeat: bool,
 }
 
-impl From<io::Error> for Failed {
-    fn from(error: io::Error) -> Self {
-        let missing = "the program `git` was not found on PATH".to_owned();
-        let is_missing = error.kind() == io::ErrorKind::NotFound;
-        let error = if is_missing { missing } else { format!("git cannot be started: {error}") };
+impl Failed {
+    fn finally(error: String) -> Self {
         Self { error, may_repeat: false }
     }
-}
 
-impl Failed {
     fn new(status: ExitStatus, stderr: &[u8]) -> Self {
         let mut error = String::from_utf8_lossy(stderr).trim().to_owned();
         // Many calls read the files of all worktrees, and fail while another call makes or removes one of them. A signal
@@ -100,7 +95,8 @@ pub(super) fn run(
     max: u64,
 ) -> Result<Output, String> {
     let deadline = Instant::now() + limit;
-    let mut attempt = || command().map_err(Failed::from).and_then(|command| attempt(command, deadline, limits, max));
+    let prepared = |error: io::Error| Failed::finally(format!("a call of git cannot be prepared: {error}"));
+    let mut attempt = || command().map_err(prepared).and_then(|command| attempt(command, deadline, limits, max));
     for _ in 1..ATTEMPTS {
         match attempt() {
             Err(Failed { error, may_repeat: true }) => {
@@ -119,18 +115,23 @@ fn attempt(mut command: Command, deadline: Instant, limits: &Limits, max: u64) -
     // On Windows a helper has a console of its own, which Ctrl-C does not reach.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    let mut git = spawn_guarded(&mut command)?;
+    let mut git = spawn_guarded(&mut command).map_err(|error| {
+        Failed::finally(match error.kind() {
+            io::ErrorKind::NotFound => "the program `git` was not found on PATH".to_owned(),
+            _ => format!("git cannot be started: {error}"),
+        })
+    })?;
     match wait(&mut git, deadline, limits, max) {
         Ok(Some((status, output, _))) if status.success() => Ok(output),
         Ok(Some((status, _, stderr))) => Err(Failed::new(status, &stderr)),
         Ok(None) => {
             git.end();
             let reason = if limits.is_cancelled() { "soon after the batch was cancelled" } else { "in time" };
-            Err(Failed { error: format!("git did not end {reason}, and was killed"), may_repeat: false })
+            Err(Failed::finally(format!("git did not end {reason}, and was killed")))
         }
         Err(error) => {
             git.end();
-            Err(error.into())
+            Err(Failed::finally(format!("the output of git cannot be read: {error}")))
         }
     }
 }
