@@ -8,6 +8,8 @@ mod death;
 mod event_queue;
 mod flow;
 mod handlers;
+#[cfg(feature = "mcp")]
+mod long_life;
 mod shutdown;
 #[cfg(feature = "mcp")]
 mod tools;
