@@ -18,6 +18,8 @@ pub mod error_json;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(test)]
+mod generated;
 #[cfg(feature = "image-files")]
 mod image;
 pub mod json;

@@ -5,6 +5,7 @@ mod budgets;
 mod calls;
 mod cancel;
 mod deltas;
+mod generated;
 mod handshake;
 mod order;
 mod outputs;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{Answer, Call, Capabilities, Dialect, Handshake, Incoming, PolicyReach, WireVersion, unknown};
 use crate::answers::{Approval, HookDecision};
 use crate::error::{Error, Result, RpcErrorKind};
+use crate::json::parsed_object;
 use crate::jsonrpc::{self, Message, Params, RpcFailure};
 use crate::messages::{Event, InitializeResult, Json, ServerInfo, ToolReturnValue, decode_body};
 
@@ -115,6 +116,26 @@ pub(super) fn read_with(message: Message<'_>, decode: impl Fn(&str, &str) -> Eve
         }
         Message::Invalid(reason) => Incoming::InvalidLine(reason),
     }
+}
+
+/// Reads the answer to `initialize`. A session can exist without the agent's name, so that part may be missing.
+fn read_welcome(json: &str) -> std::result::Result<(InitializeResult, Option<ServerInfo>), String> {
+    let reason = match decode_body::<InitializeResult>(json) {
+        Ok(result) => {
+            let server = result.server.clone();
+            return Ok((result, Some(server)));
+        }
+        Err(reason) => reason,
+    };
+    let Some(mut members) = parsed_object(json) else { return Err(reason) };
+    let given = members.remove("server").unwrap_or_default();
+    let text = |name: &str| given[name].as_str().unwrap_or_default().to_owned();
+    let server = ServerInfo { name: text("name"), version: text("version"), extra: Default::default() };
+    members.insert("server".to_owned(), json!(server));
+    let result = decode_body(&Value::Object(members).to_string()).map_err(|_| reason.clone())?;
+    tracing::debug!(field = "server", reason, "unreadable optional field left out");
+    let is_named = !server.name.is_empty() || !server.version.is_empty();
+    Ok((result, is_named.then_some(server)))
 }
 
 /// Renames types and fields with former names.
@@ -245,7 +266,7 @@ impl Dialect for Wire {
     fn finish_handshake(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Handshake> {
         match outcome {
             Ok(result) => {
-                let result: InitializeResult = decode_body(result.get()).map_err(|reason| {
+                let (result, server) = read_welcome(result.get()).map_err(|reason| {
                     // The name of the version in ACP.
                     let acp = result.get().contains("\"protocolVersion\"");
                     let hint = if acp {
@@ -265,14 +286,14 @@ impl Dialect for Wire {
                 if !self.pinned {
                     self.version = version;
                 }
-                self.server = Some(result.server.clone());
+                self.server = server.clone();
                 self.find_capabilities(result.capabilities.as_ref());
                 let hooks = result.hooks.filter(|_| self.has_word(8)).map(|hooks| hooks.supported_events);
                 let hooks = hooks.unwrap_or_default();
                 let policy = PolicyReach::of_hooks(&hooks);
                 Ok(Handshake {
                     protocol_version: if self.pinned { self.version.to_string() } else { result.protocol_version },
-                    server: Some(result.server),
+                    server,
                     slash_commands: result.slash_commands,
                     external_tools: result.external_tools.unwrap_or_default(),
                     capabilities: Capabilities { hooks, policy, ..self.capabilities.clone() },

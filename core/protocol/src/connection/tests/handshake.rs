@@ -116,13 +116,29 @@ fn unreadable_handshake_answer_names_field() {
     for (result, part) in [
         (json!({"server": {"name": "A", "version": "1"}, "slash_commands": []}), "protocol_version"),
         (json!({"protocol_version": "one", "server": {"name": "A", "version": "1"}}), "`one`"),
-        (json!({"protocol_version": "1.10", "server": {"name": 7, "version": "1"}}), "server.name"),
+        (json!({"protocol_version": 7, "server": {"name": "A", "version": "1"}}), "protocol_version"),
     ] {
         let mut peer = opening();
         peer.answer("initialize", &result);
         let Some(Output::Opened(Err(error))) = peer.next_output() else { panic!("open with {result}") };
         assert_eq!(error.code(), "handshake_error");
         assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn handshake_without_agent_name_opens() {
+    let named = |name: &str, version: &str| Some((name.to_owned(), version.to_owned()));
+    for (server, expected) in [
+        (json!(null), None),
+        (json!([]), None),
+        (json!({"name": 7, "version": "1"}), named("", "1")),
+        (json!({"name": "A"}), named("A", "")),
+    ] {
+        let mut peer = opening();
+        peer.answer("initialize", &json!({"protocol_version": "1.10", "server": server, "slash_commands": 5}));
+        let Some(Output::Opened(Ok(handshake))) = peer.next_output() else { panic!("refused: {server}") };
+        assert_eq!(handshake.server.map(|server| (server.name, server.version)), expected, "{server}");
     }
 }
 

@@ -476,14 +476,16 @@ impl Acp {
             let text = content.as_deref().and_then(content::text);
             arguments = text.filter(|text| looks_like_arguments(text) && text.starts_with(&*call.arguments));
         }
-        match arguments {
-            Some(arguments) => self.take_arguments(id, &arguments, all),
-            None => match content {
-                Some(content) => call.content = content,
-                // The content that was displayed during the run is not the final output.
-                None if ends && raw_output.is_some() => call.content.clear(),
-                None => {}
-            },
+        match content {
+            // Content beside the arguments may show them. Other content is output.
+            Some(content) if arguments.as_deref().is_some_and(|input| shows_arguments(&content, input, ends)) => {}
+            Some(content) => call.content = content,
+            // The content that was displayed during the run is not the final output.
+            None if ends && raw_output.is_some() => call.content.clear(),
+            None => {}
+        }
+        if let Some(arguments) = arguments {
+            self.take_arguments(id, &arguments, all);
         }
         if ends {
             self.end_call(id, status == Some(ToolCallStatus::Failed), raw_output, all);
@@ -627,6 +629,13 @@ fn is_blank(raw: &Value) -> bool {
 /// Arguments are an object. Other text is output of the tool.
 fn looks_like_arguments(text: &str) -> bool {
     text.is_empty() || text.trim_start().starts_with('{')
+}
+
+/// Returns whether the content of an update shows the arguments of the call, or a part of them while the call runs.
+fn shows_arguments(content: &[ToolCallContent], arguments: &str, ends: bool) -> bool {
+    content::text(content).is_some_and(|text| {
+        is_same_json(&text, arguments) || text == arguments || (!ends && looks_like_arguments(&text))
+    })
 }
 
 fn is_same_json(a: &str, b: &str) -> bool {

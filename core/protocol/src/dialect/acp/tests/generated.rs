@@ -10,45 +10,22 @@ use schemars::{JsonSchema, schema_for};
 use serde_json::Map;
 
 use super::*;
-
-/// The number of generated messages of each kind. `KIMI_GENERATED` overrides it, for longer runs.
-const CASES: u64 = 300;
-/// The text that must reach the program. It is written as the halves of a character, among others.
-const TEXT: &str = "Deployed 🚀";
-/// Stands for half of a surrogate pair until the message is a line.
-const HALF: char = '\u{f8ff}';
-
-fn cases() -> u64 {
-    std::env::var("KIMI_GENERATED").ok().and_then(|count| count.parse().ok()).unwrap_or(CASES)
-}
+use crate::generated::{Random, TEXT, line, seeds};
 
 /// A generator of values that fit a schema in all that is required.
 struct Generator {
-    random: u64,
+    random: Random,
     schemas: HashMap<TypeId, Arc<Value>>,
     definitions: Arc<Value>,
-    deep: Value,
 }
 
 impl Generator {
     fn new() -> Self {
-        let deep = (0..150).fold(json!(1), |inner, _| json!([inner]));
-        Self { random: 1, schemas: HashMap::new(), definitions: Arc::default(), deep }
+        Self { random: Random::new(0), schemas: HashMap::new(), definitions: Arc::default() }
     }
 
     fn seed(&mut self, seed: u64) {
-        self.random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        usize::try_from(self.random >> 33).unwrap_or_default() % limit.max(1)
-    }
-
-    fn pick<T: Clone>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())].clone()
+        self.random = Random::new(seed);
     }
 
     fn message<T: JsonSchema + 'static>(&mut self) -> Value {
@@ -59,7 +36,7 @@ impl Generator {
     }
 
     fn value(&mut self, schema: &Value, depth: usize) -> Value {
-        let Value::Object(members) = schema else { return self.strange() };
+        let Value::Object(members) = schema else { return self.random.strange() };
         if let Some(name) = members.get("$ref").and_then(Value::as_str).and_then(|path| path.rsplit('/').next()) {
             let root = Arc::clone(&self.definitions);
             return if depth > 12 { Value::Null } else { self.value(&root["$defs"][name], depth + 1) };
@@ -68,12 +45,12 @@ impl Generator {
             return value.clone();
         }
         if let Some(values) = members.get("enum").and_then(Value::as_array) {
-            return self.pick(values);
+            return self.random.pick(values);
         }
         let mut made = self.object(members, depth);
         for name in ["allOf", "oneOf", "anyOf"] {
             let Some(list) = members.get(name).and_then(Value::as_array) else { continue };
-            let one = self.below(list.len());
+            let one = self.random.below(list.len());
             let chosen = if name == "allOf" { &list[..] } else { &list[one..=one] };
             for each in chosen {
                 match (&mut made, self.value(each, depth + 1)) {
@@ -84,16 +61,16 @@ impl Generator {
             }
         }
         if let Some(made) = made {
-            return Value::Object(self.shuffled(made));
+            return Value::Object(self.random.shuffled(made));
         }
         match members.get("type").and_then(|kind| kind.as_str().or(kind[0].as_str())) {
-            Some("string") => self.text().into(),
-            Some("integer" | "number") => self.below(1000).into(),
-            Some("boolean") => (self.below(2) == 0).into(),
-            Some("array") => (0..self.below(3)).map(|_| self.value(&members["items"], depth + 1)).collect(),
+            Some("string") => self.random.text().into(),
+            Some("integer" | "number") => self.random.below(1000).into(),
+            Some("boolean") => (self.random.below(2) == 0).into(),
+            Some("array") => (0..self.random.below(3)).map(|_| self.value(&members["items"], depth + 1)).collect(),
             Some("object") => json!({}),
             Some("null") => Value::Null,
-            _ => self.strange(),
+            _ => self.random.strange(),
         }
     }
 
@@ -103,56 +80,18 @@ impl Generator {
         let mut made = Map::new();
         for (name, property) in properties {
             let is_required = required.is_some_and(|required| required.iter().any(|other| other == name));
-            let value = match self.below(if is_required { 1 } else { 5 }) {
+            let value = match self.random.below(if is_required { 1 } else { 5 }) {
                 0 | 1 => self.value(property, depth + 1),
                 2 => continue,
-                _ => self.strange(),
+                _ => self.random.strange(),
             };
             made.insert(name.clone(), value);
         }
-        if self.below(3) == 0 {
-            made.insert("x-novelty".to_owned(), self.strange());
+        if self.random.below(3) == 0 {
+            made.insert("x-novelty".to_owned(), self.random.strange());
         }
         Some(made)
     }
-
-    fn shuffled(&mut self, members: Map<String, Value>) -> Map<String, Value> {
-        let mut members: Vec<_> = members.into_iter().collect();
-        let mut shuffled = Map::new();
-        while !members.is_empty() {
-            let (name, value) = members.swap_remove(self.below(members.len()));
-            shuffled.insert(name, value);
-        }
-        shuffled
-    }
-
-    fn text(&mut self) -> String {
-        self.pick(&["a", "", "/a/b", "novelty", "\u{1}\t", "\u{2028}", "ü🚀", "{\"a\":1}"]).to_owned()
-    }
-
-    /// A value that most likely has the wrong type.
-    fn strange(&mut self) -> Value {
-        if self.below(12) == 0 {
-            return self.deep.clone();
-        }
-        self.pick(&[
-            json!(null),
-            json!(5),
-            json!(-1.5),
-            json!(true),
-            json!("novelty"),
-            json!(HALF.to_string()),
-            json!([]),
-            json!([{}]),
-            json!({}),
-            json!({"type": "novelty"}),
-        ])
-    }
-}
-
-/// Writes a message as an agent may.
-fn line(message: &Value) -> String {
-    message.to_string().replace(HALF, "\\ud83d").replace("-1.5", "1e999").replace('🚀', "\\ud83d\\ude80")
 }
 
 fn update(update: &Value) -> String {
@@ -162,7 +101,7 @@ fn update(update: &Value) -> String {
 #[test]
 fn no_optional_member_fails_a_session() {
     let mut generator = Generator::new();
-    for seed in 0..cases() {
+    for seed in seeds() {
         generator.seed(seed);
         let mut greeting = generator.message::<acp::InitializeResponse>();
         greeting["protocolVersion"] = json!(1);
@@ -179,14 +118,14 @@ fn no_optional_member_fails_a_session() {
 #[test]
 fn no_text_of_an_update_is_lost() {
     let mut generator = Generator::new();
-    for seed in 0..cases() {
+    for seed in seeds() {
         generator.seed(seed);
         let mut player = prompted();
         for _ in 0..4 {
             let other = generator.message::<acp::SessionUpdate>();
             player.hear(&update(&other));
         }
-        let kind = generator.pick(&["agent_message_chunk", "agent_thought_chunk"]);
+        let kind = generator.random.pick(&["agent_message_chunk", "agent_thought_chunk"]);
         let mut chunk = generator.message::<acp::ContentChunk>();
         let mut content = generator.message::<acp::TextContent>();
         content["type"] = json!("text");
@@ -199,7 +138,7 @@ fn no_text_of_an_update_is_lost() {
         let is_told = player.trace.iter().any(|told| told.ends_with(&expected));
         assert!(is_told, "{seed}: {:?}\n{chunk}", player.trace.last());
         let mut ended = generator.message::<acp::PromptResponse>();
-        ended["stopReason"] = generator.pick(&[json!("end_turn"), json!("novelty")]);
+        ended["stopReason"] = generator.random.pick(&[json!("end_turn"), json!("novelty")]);
         player.hear(&line(&json!({"jsonrpc": "2.0", "id": 2, "result": ended})));
         let last = player.trace.iter().rfind(|told| told.starts_with("turn ")).cloned().unwrap_or_default();
         assert!(last.starts_with("turn finished"), "{seed}: {last}\n{ended}");
@@ -209,7 +148,7 @@ fn no_text_of_an_update_is_lost() {
 #[test]
 fn every_request_is_asked_or_answered() {
     let mut generator = Generator::new();
-    for seed in 0..cases() {
+    for seed in seeds() {
         generator.seed(seed);
         let mut player = prompted();
         let mut asked = generator.message::<acp::RequestPermissionRequest>();
@@ -218,5 +157,67 @@ fn every_request_is_asked_or_answered() {
         player.hear(&line(&request));
         let answers = player.sent().len();
         assert_eq!(answers + player.asked.len(), 1, "{seed}: {asked}");
+    }
+}
+
+#[test]
+fn no_text_of_a_tool_result_is_lost() {
+    let mut generator = Generator::new();
+    for seed in seeds() {
+        generator.seed(seed);
+        let mut player = prompted();
+        let mut call = generator.message::<acp::ToolCall>();
+        (call["sessionUpdate"], call["toolCallId"]) = (json!("tool_call"), json!("t"));
+        call["status"] = generator.random.pick(&[json!(null), json!("pending"), json!("in_progress")]);
+        player.hear(&update(&call));
+        let mut ended = generator.message::<acp::ToolCallUpdate>();
+        (ended["sessionUpdate"], ended["toolCallId"]) = (json!("tool_call_update"), json!("t"));
+        ended["status"] = generator.random.pick(&[json!("completed"), json!("failed")]);
+        let mut content = generator.message::<acp::TextContent>();
+        (content["type"], content["text"]) = (json!("text"), json!(TEXT));
+        ended["content"] = json!([{"type": "content", "content": content}]);
+        player.hear(&update(&ended));
+        let is_told = player.trace.iter().any(|told| told.starts_with("result t") && told.contains(TEXT));
+        assert!(is_told, "{seed}: {:?}\n{call}\n{ended}", player.trace);
+    }
+}
+
+#[test]
+fn approvals_are_about_the_newest_arguments() {
+    let mut generator = Generator::new();
+    for seed in seeds() {
+        generator.seed(seed);
+        let mut player = prompted();
+        let updates = 1 + generator.random.below(3);
+        let mut told = Vec::new();
+        for number in 0..updates {
+            let mut call = if number == 0 {
+                generator.message::<acp::ToolCall>()
+            } else {
+                generator.message::<acp::ToolCallUpdate>()
+            };
+            call["sessionUpdate"] = if number == 0 { "tool_call".into() } else { "tool_call_update".into() };
+            call["toolCallId"] = "t".into();
+            call["rawInput"] = json!({"command": format!("command {number}")});
+            // A call that has ended has no more updates: a request about it would be about a new call.
+            call["status"] =
+                generator.random.pick(&[json!(null), json!("pending"), json!("in_progress"), json!("novelty")]);
+            told.push(update(&call));
+        }
+        let mut asked = generator.message::<acp::RequestPermissionRequest>();
+        asked["sessionId"] = "s".into();
+        asked["toolCall"]["toolCallId"] = "t".into();
+        let is_newer = generator.random.one_in(2);
+        let newest = format!("command {}", if is_newer { updates } else { updates - 1 });
+        asked["toolCall"]["rawInput"] = if is_newer { json!({"command": newest}) } else { Value::Null };
+        let request = json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": asked});
+        told.push(line(&request));
+        told.iter().for_each(|line| player.hear(line));
+        for (_, request) in &player.asked {
+            let Event::ApprovalRequest(request) = request else { continue };
+            let arguments = request.tool_call.get().and_then(|call| call.arguments.as_ref());
+            let command = arguments.and_then(|arguments| arguments.get("command")).and_then(Value::as_str);
+            assert_eq!(command, Some(&*newest), "{seed}: {}", told.join("\n"));
+        }
     }
 }

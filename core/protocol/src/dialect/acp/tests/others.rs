@@ -90,6 +90,21 @@ fn last_tool_output_wins_over_progress() {
     assert_eq!(player.trace.last().map(String::as_str), Some("result t ok \"shown\""));
 }
 
+#[test]
+fn output_beside_arguments_is_kept() {
+    let text = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+    let ended = |content: &str| json!({"status": "completed", "rawInput": {"k": 1}, "content": text(content)});
+    for (content, expected) in [("done", "done"), ("{\"n\":2}", "{\\\"n\\\":2}"), ("{ \"k\": 1 }", "")] {
+        let mut player = prompted();
+        player.hear(&tool("tool_call", ended(content)));
+        assert_eq!(player.trace.last(), Some(&format!("result t ok \"{expected}\"")));
+    }
+    let mut player = prompted();
+    player.hear(&tool("tool_call", json!({"status": "in_progress", "rawInput": {"k": 1}, "content": text("half")})));
+    player.hear(&tool("tool_call_update", json!({"status": "completed"})));
+    assert_eq!(player.trace.last().map(String::as_str), Some("result t ok \"half\""));
+}
+
 /// The outcome of a request with these options, by the names of the kinds, if the program gives this answer.
 fn asked(kinds: &[&str]) -> (Player, u64, Event) {
     let mut player = prompted();
