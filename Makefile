@@ -177,6 +177,7 @@ test-nightly: build ## Runs what takes long and rarely fails. Some hours; most o
 	@$(MAKE) soak SOAK_MINUTES=10
 	@$(MAKE) explore MINUTES=10
 	@$(MAKE) fuzz FUZZ_SECONDS=600
+	@$(MAKE) messages
 	@$(MAKE) test-instructions
 	@$(MAKE) test-published
 	@$(MAKE) test-bundles test-next test-registry test-sdist
@@ -586,6 +587,11 @@ bench-quick: bench-build ## The same with fewer events and rounds, in two minute
 fuzz: ## Fuzzes the core for FUZZ_SECONDS (60), all targets or those in TARGETS; not part of make test.
 	$(call say,Fuzzing the core)
 	@tools/fuzz.sh $(TARGETS)
+
+.PHONY: messages
+messages: ## Generated messages of Wire and ACP, MESSAGES (200000) of each kind from the seed SEED on; make test plays 300.
+	$(call say,Playing generated messages)
+	@KIMI_GENERATED=$(or $(MESSAGES),200000) $(if $(SEED),KIMI_GENERATED_FROM=$(SEED)) cargo test -q --locked -p kimi-agent-protocol generated
 
 .PHONY: soak
 soak: build ## Random sessions in Python and Node for SOAK_MINUTES (5), with the seed SOAK_SEED; not part of make test.
