@@ -1,23 +1,67 @@
 //! Paths as systems and tools see them: links, `..`, the home directory, the files of processes, and names with a meaning.
 
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf, Prefix, PrefixComponent};
 
-/// The path that `/proc/…/cwd` and `/proc/…/root` lead to, for the process that is meant.
-pub(crate) fn of_process(path: &Path, work_dir: &Path) -> Option<PathBuf> {
-    let rest = path.strip_prefix("/proc").ok()?;
-    let parts: Vec<Component<'_>> = rest.components().collect();
-    let place = parts.iter().position(|part| matches!(part.as_os_str().to_str(), Some("cwd" | "root" | "fd")))?;
-    let below: PathBuf = parts[place + 1..].iter().collect();
-    match parts[place].as_os_str().to_str() {
-        Some("cwd") => Some(normalized(&work_dir.join(below))),
-        _ => Some(normalized(&Path::new("/").join(below))),
-    }
+/// Where a path through files of processes leads.
+#[derive(Debug)]
+pub(crate) struct OfProcess {
+    /// The path for the process that is meant, as far as it is known.
+    pub(crate) path: PathBuf,
+    /// It leads through a link of the process that is not known, so it may be any path.
+    pub(crate) is_any: bool,
 }
 
-/// Whether the path names something of the process that opens it.
-pub(crate) fn is_descriptor(path: &Path) -> bool {
-    ["/dev/fd", "/dev/stdin", "/proc"].iter().any(|folder| path.starts_with(folder))
+/// Follows a path through `/proc` and `/dev/fd` as the process that works in `work_dir` does. Returns nothing if it leads elsewhere.
+/// The links of these folders belong to the process that opens the path, so the system cannot be asked.
+pub(crate) fn of_process(path: &Path, work_dir: &Path) -> Option<OfProcess> {
+    /// No system follows more links.
+    const MAX_LINKS: usize = 40;
+    let mut rest: Vec<OsString> = path.components().rev().map(|part| part.as_os_str().to_owned()).collect();
+    let (mut place, mut links) = (PathBuf::new(), 0);
+    let (mut is_passed, mut is_any) = (false, false);
+    while let Some(part) = rest.pop() {
+        let name = part.to_str().unwrap_or_default();
+        let is_process = place.starts_with("/proc");
+        is_passed |= is_process;
+        match name {
+            "." => {}
+            ".." => {
+                place.pop();
+            }
+            "fd" | "stdin" | "stdout" | "stderr" if place == Path::new("/dev") => {
+                is_passed = true;
+                place = PathBuf::from("/proc/self/fd");
+                if name != "fd" {
+                    place.push(["stdin", "stdout", "stderr"].iter().position(|known| *known == name)?.to_string());
+                }
+            }
+            "cwd" if is_process => place = work_dir.to_owned(),
+            "root" if is_process => place = PathBuf::from("/"),
+            "exe" if is_process => is_any = true,
+            "thread-self" if is_process => place = PathBuf::from("/proc/self/task/self"),
+            _ if is_process && ["fd", "map_files"].iter().any(|folder| place.ends_with(folder)) => {
+                // The standard streams are no files of the call.
+                let is_stream = matches!(name, "0" | "1" | "2") && rest.is_empty();
+                is_any |= !is_stream;
+                place = if is_stream { place.join(part) } else { PathBuf::from("/") };
+            }
+            _ if is_process => place.push(part),
+            _ => {
+                let next = place.join(&part);
+                match next.read_link().ok() {
+                    Some(_) if links == MAX_LINKS => return None,
+                    Some(target) => {
+                        links += 1;
+                        rest.extend(target.components().rev().map(|part| part.as_os_str().to_owned()));
+                    }
+                    None => place = next,
+                }
+            }
+        }
+    }
+    (is_passed || place.starts_with("/proc")).then_some(OfProcess { path: place, is_any })
 }
 
 pub(crate) fn slashed(path: &Path) -> String {

@@ -7,9 +7,7 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 
 use crate::glob::{Ends, EndsAt, Globs, is_glob};
-use crate::links::{
-    expand_home, follow, is_descriptor, is_link, is_remote, is_strange, normalized, of_process, slashed,
-};
+use crate::links::{expand_home, follow, is_link, is_remote, is_strange, normalized, of_process, slashed};
 use crate::rule::Certainty;
 use crate::work::Budget;
 
@@ -42,6 +40,8 @@ pub(crate) struct FilePath {
     work_dirs: [PathBuf; 2],
     /// Whether the path of the file that a tool would open is known.
     certain: bool,
+    /// It leads through links of a process, so it may be any path.
+    is_any: bool,
     /// Whether an allow rule may speak about it. It may not if the path has `..`.
     allowable: bool,
     /// The path as the call gives it.
@@ -97,6 +97,19 @@ impl WorkDir {
         self.names.set(left.saturating_sub(1));
         left == 0 || is_link(name, &self.absolute.join(folder))
     }
+
+    /// Whether a name in a folder is a folder. After too many names, each one may be.
+    pub(crate) fn is_folder(&self, name: &str, folder: &Path) -> bool {
+        let left = self.names.get();
+        self.names.set(left.saturating_sub(1));
+        left == 0 || self.absolute.join(folder).join(name).is_dir()
+    }
+
+    /// Whether a folder is in a repository of git.
+    pub(crate) fn is_in_repository(&self, folder: &Path) -> bool {
+        let is_repository = |folder: &Path| folder.join(".git").is_file() || folder.join(".git/HEAD").is_file();
+        self.absolute.join(folder).ancestors().any(is_repository)
+    }
 }
 
 impl Deref for WorkDir {
@@ -129,9 +142,15 @@ pub(crate) fn resolve(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
     }
     // Some agents mark a file with `@`.
     others.extend(text.strip_prefix('@').map(|text| follow(&base.join(text))));
-    let process = of_process(&lexical, work_dir);
+    // Without a link on the way, only the parts of the path itself can lead to files of processes.
+    let [work, known_work] = &dir.spellings;
+    let below = followed.as_ref().and_then(|path| path.strip_prefix(known_work).ok());
+    let has_links = has_parent || below.is_none() || below != lexical.strip_prefix(work).ok();
+    let process = if cfg!(unix) && has_links { of_process(&place, work_dir) } else { None };
+    let is_any = process.as_ref().is_some_and(|process| process.is_any);
+    let process = process.map(|process| normalized(&process.path));
     let is_followed = followed.is_some() && others.iter().all(Option::is_some);
-    let certain = !is_strange(text) && is_followed && process.is_none() && !is_descriptor(&lexical);
+    let certain = !is_strange(text) && is_followed && process.is_none();
     let others: Vec<PathBuf> = others.into_iter().flatten().collect();
     let resolved = followed.unwrap_or_else(|| lexical.clone());
     let mut forms = vec![text.to_owned(), text.replace('\\', "/")];
@@ -157,6 +176,7 @@ pub(crate) fn resolve(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
         others,
         work_dirs,
         certain,
+        is_any,
         allowable,
         text,
         glob: None,
@@ -178,6 +198,7 @@ impl FilePath {
             others: Vec::new(),
             work_dirs: Default::default(),
             certain: false,
+            is_any: true,
             allowable: false,
             text,
             glob: None,
@@ -287,6 +308,11 @@ impl FilePath {
     /// Whether the path of the file is known.
     pub(crate) fn is_certain(&self) -> bool {
         self.certain
+    }
+
+    /// Whether it may be any path.
+    pub(crate) fn is_any(&self) -> bool {
+        self.is_any
     }
 
     /// Whether it is the working directory or below it.

@@ -160,7 +160,7 @@ impl Rule {
         let certainty = self.matches_target(tool, part);
         match certainty {
             Certainty::Yes if part.vague => Certainty::Maybe,
-            Certainty::Maybe if part.shadow && !part.hides && !part.vague => Certainty::No,
+            Certainty::Maybe if part.shadow && !part.hides && !part.vague && !part.is_any_path() => Certainty::No,
             certainty => certainty,
         }
     }

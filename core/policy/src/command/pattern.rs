@@ -1,6 +1,7 @@
 //! Command patterns of rules: words, in which `*` stands for any characters.
 
-use super::{Command, LowerWord, base_name};
+use super::wrappers::names_folder;
+use super::{Command, LowerWord, Word, base_name, changes_directory};
 use crate::pieces::longest_piece;
 use crate::rule::Certainty;
 
@@ -99,7 +100,9 @@ impl CommandPattern {
                 || (wildcard(pattern, word)
                     && (pattern.len() == 1 || !(word.contains("..") || command.outside.contains(&at))))
         });
-        let is_inside = self.end != End::Inside || command.outside.iter().all(|at| *at < self.words.len());
+        let stays = |words: &[Word]| !changes_directory(words) || names_folder(words);
+        let is_inside =
+            self.end != End::Inside || stays(words) && command.outside.iter().all(|at| *at < self.words.len());
         is_spelled && is_inside && command.dangers.iter().all(|danger| self.spells(danger))
     }
 

@@ -227,8 +227,8 @@ const CHANGES: &[&str] = &[
 ];
 /// Commands of the shell that evaluate a subscript such as `a[$(id)]` in their words, at least in some shells.
 const EVALUATES: &[&str] = &[
-    "test", "[", "printf", "exit", "kill", "wait", "jobs", "fg", "bg", "disown", "suspend", "sleep", "cd", "logout",
-    "type", "true", "false", "echo", "seq",
+    "test", "[", "printf", "exit", "kill", "wait", "jobs", "fg", "bg", "disown", "suspend", "sleep", "cd", "chdir",
+    "logout", "type", "true", "false", "echo", "seq",
 ];
 
 /// The name of a command without its directory, in lower case.
@@ -280,9 +280,15 @@ pub(super) fn changes_shell(words: &[Word]) -> Option<String> {
 /// Whether relative paths mean other files after the command.
 pub(crate) fn changes_directory(words: &[Word]) -> bool {
     match words.first() {
-        Some(Word::Literal(name)) => matches!(&*base_name(name), "cd" | "pushd" | "popd" | "chroot"),
+        Some(Word::Literal(name)) => matches!(&*base_name(name), "cd" | "chdir" | "pushd" | "popd" | "chroot"),
         _ => true,
     }
+}
+
+/// Whether the command changes the directory to the folder that its one word names. Without a word, with an option, a place in
+/// the stack of folders or a second word, shells go elsewhere.
+pub(super) fn names_folder(words: &[Word]) -> bool {
+    matches!(words, [_, Word::Literal(folder)] if !folder.is_empty() && !folder.starts_with(['-', '+']))
 }
 
 /// Returns the command that a command runs.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{MAX_OPERANDS, OTHER_SHELLS, Part, Taker, Target};
+use super::{MAX_OPERANDS, OTHER_SHELLS, Part, Taker, Target, comparisons};
 use crate::arguments::plain;
 use crate::command::{self, Command, Item, Word};
 use crate::host;
@@ -241,6 +241,9 @@ impl Taker<'_> {
             }
         }
         command.outside = outside;
+        if !shadow {
+            comparisons::mark(command, self.work_dir, &folders);
+        }
     }
 
     fn add_redirection(&mut self, kind: Kind, word: &Word, moves: bool, base: &Path, shadow: bool) {

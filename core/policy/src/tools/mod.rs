@@ -1,6 +1,7 @@
 //! The targets of a call: commands, paths, hosts and MCP tools.
 
 mod commands;
+mod comparisons;
 mod patches;
 
 use std::path::Path;
@@ -100,6 +101,11 @@ impl Part {
             Target::Command(command) => matches!(command.words().first(), Some(Word::Dynamic(_))),
             _ => false,
         }
+    }
+
+    /// Whether it is a file that may be any.
+    pub(crate) fn is_any_path(&self) -> bool {
+        matches!(&self.target, Target::Path(path) if path.is_any())
     }
 
     /// What a comparison with a rule takes, in bytes that are compared.
