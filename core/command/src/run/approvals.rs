@@ -24,7 +24,8 @@ pub(crate) fn answering(options: SessionOptions, console: &Arc<Console>, work_di
             async { Ok(Approval::reject(FEEDBACK)) }
         });
     }
-    let person = Arc::new(Person { console: Arc::clone(console), work_dir, lines: Mutex::new(None) });
+    let lines = Mutex::new(early_lines());
+    let person = Arc::new(Person { console: Arc::clone(console), work_dir, lines });
     let asked = Arc::clone(&person);
     options
         .on_approval(move |request| {
@@ -67,7 +68,7 @@ fn about(request: &ApprovalRequest) -> String {
 struct Person {
     console: Arc<Console>,
     work_dir: PathBuf,
-    /// The lines that were typed. The thread that reads them is started by the first question. One question at a time.
+    /// The lines that were typed, once a thread reads them. One question at a time.
     lines: Mutex<Option<mpsc::UnboundedReceiver<String>>>,
 }
 
@@ -76,7 +77,8 @@ impl Person {
     async fn line(&self, question: &str) -> Option<String> {
         let mut lines = self.lines.lock().await;
         let lines = lines.get_or_insert_with(read_lines);
-        // A line that was typed before the question is not an answer to it.
+        // Keys that were typed before the question are not an answer to it.
+        discard_typed();
         while lines.try_recv().is_ok() {}
         self.console.ask(question);
         Some(lines.recv().await?.trim().to_owned())
@@ -121,6 +123,19 @@ fn posed(question: &Question) -> String {
     let options = question.options.iter().enumerate();
     let choices: String = options.map(|(at, option)| format!("  {}. {}\n", at + 1, short(&option.label))).collect();
     format!("question: {}\n{choices}answer, or nothing to dismiss it: ", short(&question.question))
+}
+
+/// Returns the lines that are read from now on. On Unix the first question starts the thread: a command in the background
+/// that reads the terminal is stopped.
+fn early_lines() -> Option<mpsc::UnboundedReceiver<String>> {
+    cfg!(windows).then(read_lines)
+}
+
+/// Discards the keys that the terminal keeps.
+fn discard_typed() {
+    // A terminal that was closed has none.
+    #[cfg(unix)]
+    rustix::termios::tcflush(rustix::stdio::stdin(), rustix::termios::QueueSelector::IFlush).ok();
 }
 
 /// Reads the standard input in a thread, which ends with the input or with the process.

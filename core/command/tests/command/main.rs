@@ -12,4 +12,6 @@ mod run;
 #[cfg(unix)]
 mod signals;
 mod support;
+#[cfg(unix)]
+mod terminal;
 mod verify;
