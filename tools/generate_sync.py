@@ -29,7 +29,7 @@ BASES = {
 TWINS = {"SessionOpening": "Session", "AgentOpening": "Agent"}
 # Exceptions to the rules.
 BODIES = {
-    "Session.prompt": "return self._prompt(Turn, content, options)",
+    "Session.prompt": 'return self._prompt(Turn, content, {**options, "output": output})',
     "Session.replay": "return Replay(run_call(self._inner.replay))",
     "Turn.result": "return self._wait()",
     "Turn.steps": "return Steps(self._inner.steps)",
@@ -37,7 +37,7 @@ BODIES = {
     "run_batch": """
         try:
             # As in prompt.
-            return Batch(run_call(lambda: _batch.run_batch(jobs, on=on, **options)))  # noqa: F821
+            return Batch(run_call(lambda: _batch.run_batch(jobs, on=on, output=output, **options)))  # noqa: F821
         finally:
             # As in create_session.
             del options
@@ -45,7 +45,7 @@ BODIES = {
     "prompt": """
         try:
             # It has run before they are deleted.
-            return Turn(run_call(lambda: _session.prompt(content, **options)))  # noqa: F821
+            return Turn(run_call(lambda: _session.prompt(content, output=output, **options)))  # noqa: F821
         finally:
             # As in create_session.
             del options
@@ -192,8 +192,8 @@ def body(node: Function, name: str, inner: str, result: str) -> str:
         call = f"run({inner}({', '.join(given)}))"
         return call if result == "None" else f"return {call}"
     # Functions that open something take all options.
-    options = ", ".join([*given, "**options"])
-    ignored = "  # pyright: ignore[reportArgumentType, reportCallIssue]" if given else ""
+    options = ", ".join([*given, *(f"{each.arg}={each.arg}" for each in node.args.kwonlyargs), "**options"])
+    ignored = "  # pyright: ignore[reportArgumentType]" if given else ""
     return f"""
         opening = {inner}({options}){ignored}
         # They may be secret, and reports of errors may show what frames hold.

@@ -43,6 +43,23 @@ test("the names are typed", () => {
   assert.match(complaints('import { Sesion } from "kimi-agent";').join(), /Sesion/);
 });
 
+test("a wrong option is one line of an error", () => {
+  const lines = [
+    'import { createSession, prompt, runBatch } from "kimi-agent";',
+    'await createSession({ workDri: "." });',
+    'await createSession({ output: {}, yolo: "yes" });',
+    'await createSession({ output: "text" });',
+    'prompt("Go", { timeuot: 3 });',
+    'prompt("Go", { output: {}, workDir: 3 });',
+    '(await createSession()).prompt("Go", { timeout: "3" });',
+    'runBatch(["Go"], { concurrency: "3" });',
+  ];
+  const found = complaints(lines.join("\n"));
+  assert.equal(found.length, lines.length - 1, found.join("\n"));
+  assert.deepEqual(found.filter((text) => text.includes("\n")), []);
+  assert.match(found[0], /workDri.*workDir/);
+});
+
 describe("at run time", () => {
   const objects = {
     testing,

@@ -144,7 +144,7 @@ async def test_wrong_options_are_named(tmp_path: Path) -> None:
         await open_agent(executable="/no/such/kimi")
     async with open_agent(**_acp(tmp_path)) as agent:
         with pytest.raises(InvalidOption, match="`env`: it is an option of the agent; pass it to `open_agent\\(\\)`"):
-            await agent.create_session(env={"A": "b"})  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+            await agent.create_session(env={"A": "b"})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
         with pytest.raises(InvalidOption, match="session_id"):
             await agent.resume("a", session_id="b")
         with pytest.raises(TypeError):

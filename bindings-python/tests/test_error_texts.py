@@ -44,7 +44,7 @@ async def provoke(how: dict[str, Any], options: dict[str, Any]) -> None:
     done = how["do"]
     if done in ("list_sessions", "session_with_env"):
         async with kimi_agent.open_agent(**options) as agent:
-            await (agent.list_sessions() if done == "list_sessions" else agent.create_session(env={"A": "b"}))  # type: ignore[call-overload]  # pyright: ignore
+            await (agent.list_sessions() if done == "list_sessions" else agent.create_session(env={"A": "b"}))  # type: ignore[call-arg]  # pyright: ignore
         return
     async with kimi_agent.create_session(**options) as session:
         if done == "set_plan_mode":
@@ -78,7 +78,7 @@ def provoke_blocking(how: dict[str, Any], options: dict[str, Any]) -> None:
             if done == "list_sessions":
                 agent.list_sessions()
             else:
-                agent.create_session(env={"A": "b"})  # type: ignore[call-overload]  # pyright: ignore
+                agent.create_session(env={"A": "b"})  # type: ignore[call-arg]  # pyright: ignore
         return
     with sync.create_session(**options) as session:
         if done == "set_plan_mode":
@@ -208,8 +208,8 @@ ASYNC: dict[str, Provoker] = {
     "with_instead_of_async_with": entered,
 }
 BLOCKING: dict[str, Callable[[], Any]] = {
-    "misspelt_option_with_a_function": lambda: sync.create_session(on_aproval=print),  # type: ignore[call-overload]
-    "option_of_a_wrong_type": lambda: sync.create_session(work_dir=print),  # type: ignore[call-overload]
+    "misspelt_option_with_a_function": lambda: sync.create_session(on_aproval=print),  # type: ignore[call-arg]
+    "option_of_a_wrong_type": lambda: sync.create_session(work_dir=print),  # type: ignore[arg-type]
     "prompt_nothing": lambda: blocking(None),
     "prompt_bytes": lambda: blocking(b"x"),
     "prompt_chat_messages": lambda: blocking(CHAT),

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pydantic
 from typing_extensions import TypedDict, assert_type
 
-from kimi_agent import Output, PromptOptions, PromptResult, Session, Turn, create_session, open_agent, prompt, sync
+from kimi_agent import (
+    Agent,
+    Output,
+    PromptOptions,
+    PromptResult,
+    Session,
+    Turn,
+    create_session,
+    open_agent,
+    prompt,
+    run_batch,
+    sync,
+)
 from kimi_agent.testing import scripted_agent
 
 
@@ -44,8 +56,11 @@ async def test_prompt_has_type_of_output() -> None:
         assert_type((await session.prompt("Go", output=Movie)).output, Movie | None)
         assert_type((await session.prompt("Go", output=list[int])).output, list[int] | None)
         assert_type((await session.prompt("Go", output=Output(Review, retries=1))).output, Review | None)
-        union: Output[Review | Point] = Output(Review | Point)
+        union = Output(Review | Point)
+        assert_type(union, Output[Review | Point])
         assert_type((await session.prompt("Go", output=union)).output, Review | Point | None)
+        assert_type(Output(Annotated[Review | Point, pydantic.Field(description="A value")]), Output[Review | Point])
+        assert_type(Output({"type": "object"}), Output[Any])
 
 
 async def test_output_without_class_is_any() -> None:
@@ -55,6 +70,21 @@ async def test_output_without_class_is_any() -> None:
         assert_type((await session.prompt("Go", output=Output({"type": "object"}))).output, Any | None)
         assert_type((await session.prompt("Go", **LIMITS)).output, Any | None)
         assert_type((await session.prompt("Go")).output, None)
+
+
+async def test_union_without_output_is_known_to_pyright() -> None:
+    # mypy takes Any.
+    agent = scripted_agent([[REVIEW], [POINT]])
+    async with create_session(executable=agent) as session:
+        turn = session.prompt("Go", output=Review | Point)
+        assert_type(turn, Turn[Review | Point])  # type: ignore[assert-type]
+        assert (await turn).output == Review(approved=True)
+        turn = session.prompt("Go", output=Annotated[Review | Point, pydantic.Field(description="A value")])
+        assert_type(turn, Turn[Review | Point])  # type: ignore[assert-type]
+        assert (await turn).output == Point(1)
+    one_shot = prompt("Go", executable=agent, output=Point | None)
+    assert_type(one_shot, Turn[Point | None])  # type: ignore[assert-type]
+    await one_shot.cancel()
 
 
 async def test_session_has_type_of_output() -> None:
@@ -102,3 +132,25 @@ async def test_bare_names_take_all_types() -> None:
         takes_any_turn(wider)
         assert (await wider).output == Review(approved=True)
         assert_type(bare, "Session[Any]")
+
+
+def wrong_options_are_one_error_each() -> None:
+    """Is not called. The codes are those of plain functions: an error of an overload lists all of its forms."""
+    create_session(work_dri=".")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    create_session(yolo="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    create_session(output=Review, yolo="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    create_session(output="Review")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    create_session(output=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    prompt("Go", tiemout=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    run_batch(["Go"], concurrency="4")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    sync.create_session(work_dri=".")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    sync.prompt("Go", tiemout=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    sync.run_batch(["Go"], concurrency="4")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def wrong_options_of_agents_are_one_error_each(agent: Agent, other: sync.Agent) -> None:
+    """Is not called."""
+    await agent.create_session(yolo="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await agent.resume("id", yolo="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await agent.fork("id", wrk_dir=".")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    other.resume("id", yolo="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -260,7 +260,7 @@ async def test_one_shot_prompt_manages_its_session() -> None:
     turn = kimi_agent.prompt("you", executable=agent)
     assert (await turn.result()).text == "Hi you"
     with pytest.raises(InvalidOption):
-        kimi_agent.prompt("x", executable=agent, work_dirr="typo")  # type: ignore[call-overload] # pyright: ignore
+        kimi_agent.prompt("x", executable=agent, work_dirr="typo")  # type: ignore[call-arg] # pyright: ignore
 
 
 async def test_awaited_session_can_be_closed_twice() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from . import _native
 from ._handlers import Handlers
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._interface import Begin, Callbacks
-    from ._option_types import AgentOptions, AgentSessionOptions, AgentSessionSettings, Seconds, StrPath
-    from ._output import Output, T
+    from ._option_types import AgentOptions, AgentSessionSettings, Seconds, StrPath
+    from ._output import OutputType, V
     from ._results import SessionInfo
 
 __all__ = ["Agent", "AgentOpening", "open_agent"]
@@ -40,17 +40,9 @@ class Agent(Owner[_native.Agent]):
 
     _name = "an Agent"
 
-    @overload
     def create_session(
-        self, *, output: type[T] | Output[T], **options: Unpack[AgentSessionSettings]
-    ) -> SessionOpening[T]: ...
-    @overload
-    def create_session(
-        self, *, output: None = None, **options: Unpack[AgentSessionSettings]
-    ) -> SessionOpening[None]: ...
-    @overload
-    def create_session(self, **options: Unpack[AgentSessionOptions]) -> SessionOpening[Any]: ...
-    def create_session(self, **options: Unpack[AgentSessionOptions]) -> SessionOpening[Any]:
+        self, *, output: OutputType[V] | None = None, **options: Unpack[AgentSessionSettings]
+    ) -> SessionOpening[V]:
         """Opens a session of this agent: `async with agent.create_session(work_dir=".") as session: …`.
 
         Args:
@@ -68,19 +60,11 @@ class Agent(Owner[_native.Agent]):
         >>> result.text
         'There are 3 files.'
         """
-        return SessionOpening(options, _Origin(self))
+        return SessionOpening({**options, "output": output}, _Origin(self))
 
-    @overload
     def resume(
-        self, session_id: str, /, *, output: type[T] | Output[T], **options: Unpack[AgentSessionSettings]
-    ) -> SessionOpening[T]: ...
-    @overload
-    def resume(
-        self, session_id: str, /, *, output: None = None, **options: Unpack[AgentSessionSettings]
-    ) -> SessionOpening[None]: ...
-    @overload
-    def resume(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> SessionOpening[Any]: ...
-    def resume(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> SessionOpening[Any]:
+        self, session_id: str, /, *, output: OutputType[V] | None = None, **options: Unpack[AgentSessionSettings]
+    ) -> SessionOpening[V]:
         """Resumes a session. The same as `create_session` with a `session_id`.
 
         Args:
@@ -101,19 +85,11 @@ class Agent(Owner[_native.Agent]):
         ...     print(session.id == session_id)
         True
         """
-        return SessionOpening(options, _Origin(self, resume=session_id))
+        return SessionOpening({**options, "output": output}, _Origin(self, resume=session_id))
 
-    @overload
     def fork(
-        self, session_id: str, /, *, output: type[T] | Output[T], **options: Unpack[AgentSessionSettings]
-    ) -> SessionOpening[T]: ...
-    @overload
-    def fork(
-        self, session_id: str, /, *, output: None = None, **options: Unpack[AgentSessionSettings]
-    ) -> SessionOpening[None]: ...
-    @overload
-    def fork(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> SessionOpening[Any]: ...
-    def fork(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> SessionOpening[Any]:
+        self, session_id: str, /, *, output: OutputType[V] | None = None, **options: Unpack[AgentSessionSettings]
+    ) -> SessionOpening[V]:
         """Opens a session that begins with the history of another, which does not change.
 
         Args:
@@ -132,7 +108,7 @@ class Agent(Owner[_native.Agent]):
         ...     print(other.id == session.id)
         False
         """
-        return SessionOpening(options, _Origin(self, fork=session_id))
+        return SessionOpening({**options, "output": output}, _Origin(self, fork=session_id))
 
     async def list_sessions(self, work_dir: StrPath | None = None) -> list[SessionInfo]:
         """Returns the sessions that the agent has stored, also those of other processes.

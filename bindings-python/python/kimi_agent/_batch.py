@@ -18,7 +18,7 @@ from collections.abc import (
     Sized,
 )
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, Union, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, Union, cast
 
 from . import _native
 from ._encode import kind_of
@@ -38,8 +38,8 @@ from ._threads import awaited_in_thread, in_thread
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from ._option_types import BatchOptions, BatchSettings
-    from ._output import Output, T
+    from ._option_types import BatchSettings
+    from ._output import OutputType, V
 
 __all__ = ["Batch", "JobRunner", "JobSource", "run_batch"]
 
@@ -477,29 +477,13 @@ def _runner_of(on: Any, concurrency: Any) -> JobRunner | None:
     return cast("JobRunner | None", on)
 
 
-@overload
 def run_batch(
     jobs: JobSource,
     *,
     on: JobRunner | ModuleType | Literal["ray"] | None = None,
-    output: type[T] | Output[T],
+    output: OutputType[V] | None = None,
     **options: Unpack[BatchSettings],
-) -> Batch[T]: ...
-@overload
-def run_batch(
-    jobs: JobSource,
-    *,
-    on: JobRunner | ModuleType | Literal["ray"] | None = None,
-    output: None = None,
-    **options: Unpack[BatchSettings],
-) -> Batch[None]: ...
-@overload
-def run_batch(
-    jobs: JobSource, *, on: JobRunner | ModuleType | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
-) -> Batch[Any]: ...
-def run_batch(
-    jobs: JobSource, *, on: JobRunner | ModuleType | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
-) -> Batch[Any]:
+) -> Batch[V]:
     """Runs many prompts, each in a session of its own, several at once. Gives the results as the jobs end.
 
     Returns at once, while the batch runs. Jobs are taken from `jobs` one by one when they can start, so an endless
@@ -538,6 +522,7 @@ def run_batch(
     try:
         of_handlers = ("on_progress", "progress")
         rest = {name: value for name, value in options.items() if name not in of_handlers}
+        rest["output"] = output
         if "total" in rest:
             called(_native.check_names, ["total"])
         runner = _runner_of(on, rest.get("concurrency"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ._job import JobResult
-    from ._option_types import PromptOptions, Seconds, UserInput
+    from ._option_types import Seconds, UserInput
     from ._results import PromptResult
     from ._wire import Event
 
@@ -347,12 +347,14 @@ class Prompter(Owner[_session.Session[T_co]], Generic[T_co]):
         super().__init__(inner)
         self._latest: weakref.ref[Waiter[Any]] | None = None
 
-    def _prompt(self, make: Callable[[_session.Turn[Any]], Turn], content: UserInput, options: PromptOptions) -> Turn:
+    def _prompt(
+        self, make: Callable[[_session.Turn[Any]], Turn], content: UserInput, options: Mapping[str, Any]
+    ) -> Turn:
         turn = make(self._begin(content, options))
         self._latest = weakref.ref(turn)
         return turn
 
-    def _begin(self, content: UserInput, options: PromptOptions) -> _session.Turn[Any]:
+    def _begin(self, content: UserInput, options: Mapping[str, Any]) -> _session.Turn[Any]:
         prompt = partial(self._inner.prompt, **options)
         try:
             return run_call(prompt, content)

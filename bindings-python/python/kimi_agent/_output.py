@@ -10,21 +10,44 @@ from ._encode import kind_of, to_jsonable
 from ._errors import InvalidOption
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar
+    from collections.abc import Iterable
+    from typing import Protocol, TypeAlias
+
+    from typing_extensions import TypeForm, TypeVar
 
     from ._errors import OutputInvalid
     from ._type_schema import TypeSchema
 
-    T = TypeVar("T")
+    T = TypeVar("T", default=Any)
     T_co = TypeVar("T_co", covariant=True, default=Any)
+    # A turn without `output` has the value None.
+    V = TypeVar("V", default=None)
+
+    # Values whose type is not known, so T is Any: it comes from `object.__reduce__`, which returns `tuple[Any, ...]`.
+    class _JsonSchema(Protocol[T_co]):
+        def keys(self) -> Iterable[str]: ...
+        def __getitem__(self, name: str, /) -> Any: ...
+        def __reduce__(self) -> str | tuple[T_co, ...]: ...
+
+    # mypy takes a union and an annotated type for values here, not for a `TypeForm`.
+    class _Union(Protocol[T_co]):
+        @property
+        def __args__(self) -> tuple[Any, ...]: ...
+        def __reduce__(self) -> str | tuple[T_co, ...]: ...
+
+    class _SpecialForm(Protocol[T_co]):
+        def __getitem__(self, parameters: object, /) -> Any: ...
+        def __or__(self, other: Any, /) -> Any: ...
+        def __reduce__(self) -> str | tuple[T_co, ...]: ...
 else:
     # Defaults of type variables need Python 3.13 or typing_extensions.
     from typing import TypeVar
 
     T = TypeVar("T")
     T_co = TypeVar("T_co", covariant=True)
+    V = TypeVar("V")
 
-__all__ = ["Output", "OutputCheck", "T", "T_co", "read_output"]
+__all__ = ["Output", "OutputCheck", "T", "T_co", "V", "read_output"]
 
 # These are not types, and the core names what it expects instead. `str` is one, `"str"` is not.
 _VALUES = (str, bytes, bytearray, bool, int, float, list, tuple, set, frozenset)
@@ -61,7 +84,7 @@ class Output(Generic[T_co]):
     @overload
     def __init__(
         self: Output[T],
-        schema: type[T],
+        schema: TypeForm[T],
         *,
         name: str = ...,
         description: str | None = ...,
@@ -216,3 +239,8 @@ def _type_schema(schema: Any) -> TypeSchema | None:
         is_type = isinstance(schema, type) or type(schema).__module__.startswith(("typing", "types"))
         problem = error if is_type else f"{_EXPECTED}; got {kind_of(schema)}, which is not a type"
         raise InvalidOption(f"invalid option `output`: {problem}", "output") from error
+
+
+if TYPE_CHECKING:
+    # The option `output`. One parameter instead of overloads: a checker explains a wrong option in one line.
+    OutputType: TypeAlias = type[T] | TypeForm[T] | Output[T] | _JsonSchema[T] | _Union[T] | _SpecialForm[T]

@@ -26,16 +26,13 @@ if TYPE_CHECKING:
 
     from ._interface import Answer, Begin, Callbacks, Request
     from ._option_types import (
-        OneShotOptions,
         OneShotSettings,
-        PromptOptions,
         PromptSettings,
         Seconds,
-        SessionOptions,
         SessionSettings,
         UserInput,
     )
-    from ._output import Output, OutputCheck, T
+    from ._output import OutputCheck, OutputType, T, V
     from ._results import Capabilities, ConfigOption, PromptResult
     from ._wire import ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
 
@@ -404,14 +401,10 @@ class Session(Owner[_native.Session], Generic[T_co]):
         return self._native.status()
 
     @overload
-    def prompt(
-        self, content: UserInput, *, output: type[T] | Output[T], **options: Unpack[PromptSettings]
-    ) -> Turn[T]: ...
+    def prompt(self, content: UserInput, *, output: OutputType[T], **options: Unpack[PromptSettings]) -> Turn[T]: ...
     @overload
     def prompt(self, content: UserInput, *, output: None = None, **options: Unpack[PromptSettings]) -> Turn[T_co]: ...
-    @overload
-    def prompt(self, content: UserInput, **options: Unpack[PromptOptions]) -> Turn[Any]: ...
-    def prompt(self, content: UserInput, **options: Unpack[PromptOptions]) -> Turn[Any]:
+    def prompt(self, content: UserInput, *, output: Any = None, **options: Unpack[PromptSettings]) -> Turn[Any]:
         """Sends a prompt to the agent. Returns at once, while the turn runs. One turn runs at a time.
 
         Args:
@@ -441,10 +434,9 @@ class Session(Owner[_native.Session], Generic[T_co]):
         self._mailbox.check()
         show_messages()
         self._handlers.turn_context = contextvars.copy_context()
-        given: dict[str, Any] = dict(options)
-        output, check = self._handlers.add_output(given.pop("output", None))
-        native = self._prompt(encode_input(content), {**encode_prompt_options(given), "output": output})
-        if output is None:
+        encoded, check = self._handlers.add_output(output)
+        native = self._prompt(encode_input(content), {**encode_prompt_options(options), "output": encoded})
+        if encoded is None:
             check = self._handlers.output_check
         turn: Turn[Any] = Turn(native, self._mailbox, self._handlers, check, self)
         self._latest = weakref.ref(turn)
@@ -660,13 +652,7 @@ class SessionOpening(Opening[tuple[_native.Session, int], Session[T_co]], Generi
         return Session(native, mailbox, handlers, self._origin)
 
 
-@overload
-def create_session(*, output: type[T] | Output[T], **options: Unpack[SessionSettings]) -> SessionOpening[T]: ...
-@overload
-def create_session(*, output: None = None, **options: Unpack[SessionSettings]) -> SessionOpening[None]: ...
-@overload
-def create_session(**options: Unpack[SessionOptions]) -> SessionOpening[Any]: ...
-def create_session(**options: Unpack[SessionOptions]) -> SessionOpening[Any]:
+def create_session(*, output: OutputType[V] | None = None, **options: Unpack[SessionSettings]) -> SessionOpening[V]:
     """Opens a session: starts an agent and exchanges the handshake with it.
 
     `async with create_session(work_dir=".") as session: …` closes it at the end of the block. Without a block:
@@ -694,7 +680,7 @@ def create_session(**options: Unpack[SessionOptions]) -> SessionOpening[Any]:
     TextPart(text='There are 3 files.')
     TurnEnd()
     """
-    return SessionOpening(options)
+    return SessionOpening({**options, "output": output})
 
 
 def _begin_one_shot(
@@ -719,13 +705,7 @@ def _begin_one_shot(
 ONE_SHOT = ("timeout", "budget")
 
 
-@overload
-def prompt(content: UserInput, *, output: type[T] | Output[T], **options: Unpack[OneShotSettings]) -> Turn[T]: ...
-@overload
-def prompt(content: UserInput, *, output: None = None, **options: Unpack[OneShotSettings]) -> Turn[None]: ...
-@overload
-def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn[Any]: ...
-def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn[Any]:
+def prompt(content: UserInput, *, output: OutputType[V] | None = None, **options: Unpack[OneShotSettings]) -> Turn[V]:
     """Runs one turn in a session of its own, which is closed after it.
 
     `async for event in prompt("…", work_dir=".")`, or `result = await prompt("…").result()`.
@@ -747,6 +727,7 @@ def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn[Any]:
     'There are 3 files.'
     """
     rest: dict[str, Any] = {name: value for name, value in options.items() if name not in ONE_SHOT}
+    rest["output"] = output
     own = encode_prompt_options({name: options.get(name) for name in ONE_SHOT})
     try:
         native, mailbox, handlers = begun(rest, partial(_begin_one_shot, encode_input(content), own))

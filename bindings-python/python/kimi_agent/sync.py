@@ -33,21 +33,16 @@ if TYPE_CHECKING:
     from ._interface import Answer, Request
     from ._option_types import (
         AgentOptions,
-        AgentSessionOptions,
         AgentSessionSettings,
-        BatchOptions,
         BatchSettings,
-        OneShotOptions,
         OneShotSettings,
-        PromptOptions,
         PromptSettings,
         Seconds,
-        SessionOptions,
         SessionSettings,
         StrPath,
         UserInput,
     )
-    from ._output import Output, T
+    from ._output import OutputType, T, V
     from ._results import Capabilities, ConfigOption, PromptResult, SessionInfo
     from ._wire import ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
 
@@ -323,17 +318,12 @@ class Session(Prompter[T_co]):
         return self._inner.status
 
     @overload
-    def prompt(
-        self, content: UserInput, *, output: type[T] | Output[T], **options: Unpack[PromptSettings]
-    ) -> Turn[T]: ...
+    def prompt(self, content: UserInput, *, output: OutputType[T], **options: Unpack[PromptSettings]) -> Turn[T]: ...
 
     @overload
     def prompt(self, content: UserInput, *, output: None = None, **options: Unpack[PromptSettings]) -> Turn[T_co]: ...
 
-    @overload
-    def prompt(self, content: UserInput, **options: Unpack[PromptOptions]) -> Turn[Any]: ...
-
-    def prompt(self, content: UserInput, **options: Unpack[PromptOptions]) -> Turn[Any]:
+    def prompt(self, content: UserInput, *, output: Any = None, **options: Unpack[PromptSettings]) -> Turn[Any]:
         """Sends a prompt to the agent. Returns at once, while the turn runs. One turn runs at a time.
 
         Args:
@@ -360,7 +350,7 @@ class Session(Prompter[T_co]):
         ...     print(piece)
         There are 3 files.
         """
-        return self._prompt(Turn, content, options)
+        return self._prompt(Turn, content, {**options, "output": output})
 
     def replay(self) -> Replay:
         """Returns the events of the session until now (from Wire 1.3 on).
@@ -496,19 +486,7 @@ class Session(Prompter[T_co]):
         return run(self._inner.wait_closed())
 
 
-@overload
-def create_session(*, output: type[T] | Output[T], **options: Unpack[SessionSettings]) -> Session[T]: ...
-
-
-@overload
-def create_session(*, output: None = None, **options: Unpack[SessionSettings]) -> Session[None]: ...
-
-
-@overload
-def create_session(**options: Unpack[SessionOptions]) -> Session[Any]: ...
-
-
-def create_session(**options: Unpack[SessionOptions]) -> Session[Any]:
+def create_session(*, output: OutputType[V] | None = None, **options: Unpack[SessionSettings]) -> Session[V]:
     """Opens a session: starts an agent and exchanges the handshake with it.
 
     `with create_session(work_dir=".") as session: …` closes it at the end of the block. Without a block:
@@ -536,25 +514,13 @@ def create_session(**options: Unpack[SessionOptions]) -> Session[Any]:
     TextPart(text='There are 3 files.')
     TurnEnd()
     """
-    opening = _session.create_session(**options)
+    opening = _session.create_session(output=output, **options)
     # They may be secret, and reports of errors may show what frames hold.
     del options
     return Session(opened(opening))
 
 
-@overload
-def prompt(content: UserInput, *, output: type[T] | Output[T], **options: Unpack[OneShotSettings]) -> Turn[T]: ...
-
-
-@overload
-def prompt(content: UserInput, *, output: None = None, **options: Unpack[OneShotSettings]) -> Turn[None]: ...
-
-
-@overload
-def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn[Any]: ...
-
-
-def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn[Any]:
+def prompt(content: UserInput, *, output: OutputType[V] | None = None, **options: Unpack[OneShotSettings]) -> Turn[V]:
     """Runs one turn in a session of its own, which is closed after it.
 
     `for event in prompt("…", work_dir=".")`, or `result = prompt("…").result()`.
@@ -577,7 +543,7 @@ def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn[Any]:
     """
     try:
         # It has run before they are deleted.
-        return Turn(run_call(lambda: _session.prompt(content, **options)))  # noqa: F821
+        return Turn(run_call(lambda: _session.prompt(content, output=output, **options)))  # noqa: F821
     finally:
         # As in create_session.
         del options
@@ -598,16 +564,9 @@ class Agent(Owner[_agent.Agent]):
 
     __slots__ = ()
 
-    @overload
-    def create_session(self, *, output: type[T] | Output[T], **options: Unpack[AgentSessionSettings]) -> Session[T]: ...
-
-    @overload
-    def create_session(self, *, output: None = None, **options: Unpack[AgentSessionSettings]) -> Session[None]: ...
-
-    @overload
-    def create_session(self, **options: Unpack[AgentSessionOptions]) -> Session[Any]: ...
-
-    def create_session(self, **options: Unpack[AgentSessionOptions]) -> Session[Any]:
+    def create_session(
+        self, *, output: OutputType[V] | None = None, **options: Unpack[AgentSessionSettings]
+    ) -> Session[V]:
         """Opens a session of this agent: `with agent.create_session(work_dir=".") as session: …`.
 
         Args:
@@ -625,25 +584,14 @@ class Agent(Owner[_agent.Agent]):
         >>> result.text
         'There are 3 files.'
         """
-        opening = self._inner.create_session(**options)
+        opening = self._inner.create_session(output=output, **options)
         # They may be secret, and reports of errors may show what frames hold.
         del options
         return Session(opened(opening))
 
-    @overload
     def resume(
-        self, session_id: str, /, *, output: type[T] | Output[T], **options: Unpack[AgentSessionSettings]
-    ) -> Session[T]: ...
-
-    @overload
-    def resume(
-        self, session_id: str, /, *, output: None = None, **options: Unpack[AgentSessionSettings]
-    ) -> Session[None]: ...
-
-    @overload
-    def resume(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> Session[Any]: ...
-
-    def resume(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> Session[Any]:
+        self, session_id: str, /, *, output: OutputType[V] | None = None, **options: Unpack[AgentSessionSettings]
+    ) -> Session[V]:
         """Resumes a session. The same as `create_session` with a `session_id`.
 
         Args:
@@ -664,25 +612,14 @@ class Agent(Owner[_agent.Agent]):
         ...     print(session.id == session_id)
         True
         """
-        opening = self._inner.resume(session_id, **options)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        opening = self._inner.resume(session_id, output=output, **options)  # pyright: ignore[reportArgumentType]
         # They may be secret, and reports of errors may show what frames hold.
         del options
         return Session(opened(opening))
 
-    @overload
     def fork(
-        self, session_id: str, /, *, output: type[T] | Output[T], **options: Unpack[AgentSessionSettings]
-    ) -> Session[T]: ...
-
-    @overload
-    def fork(
-        self, session_id: str, /, *, output: None = None, **options: Unpack[AgentSessionSettings]
-    ) -> Session[None]: ...
-
-    @overload
-    def fork(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> Session[Any]: ...
-
-    def fork(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> Session[Any]:
+        self, session_id: str, /, *, output: OutputType[V] | None = None, **options: Unpack[AgentSessionSettings]
+    ) -> Session[V]:
         """Opens a session that begins with the history of another, which does not change.
 
         Args:
@@ -701,7 +638,7 @@ class Agent(Owner[_agent.Agent]):
         ...     print(other.id == session.id)
         False
         """
-        opening = self._inner.fork(session_id, **options)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        opening = self._inner.fork(session_id, output=output, **options)  # pyright: ignore[reportArgumentType]
         # They may be secret, and reports of errors may show what frames hold.
         del options
         return Session(opened(opening))
@@ -808,35 +745,13 @@ class Batch(Results[T_co]):
         run(self._inner.cancel())
 
 
-@overload
 def run_batch(
     jobs: JobSource,
     *,
     on: JobRunner | ModuleType | Literal["ray"] | None = None,
-    output: type[T] | Output[T],
+    output: OutputType[V] | None = None,
     **options: Unpack[BatchSettings],
-) -> Batch[T]: ...
-
-
-@overload
-def run_batch(
-    jobs: JobSource,
-    *,
-    on: JobRunner | ModuleType | Literal["ray"] | None = None,
-    output: None = None,
-    **options: Unpack[BatchSettings],
-) -> Batch[None]: ...
-
-
-@overload
-def run_batch(
-    jobs: JobSource, *, on: JobRunner | ModuleType | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
-) -> Batch[Any]: ...
-
-
-def run_batch(
-    jobs: JobSource, *, on: JobRunner | ModuleType | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
-) -> Batch[Any]:
+) -> Batch[V]:
     """Runs many prompts, each in a session of its own, several at once. Gives the results as the jobs end.
 
     Returns at once, while the batch runs. Jobs are taken from `jobs` one by one when they can start, so an endless
@@ -872,7 +787,7 @@ def run_batch(
     """
     try:
         # As in prompt.
-        return Batch(run_call(lambda: _batch.run_batch(jobs, on=on, **options)))  # noqa: F821
+        return Batch(run_call(lambda: _batch.run_batch(jobs, on=on, output=output, **options)))  # noqa: F821
     finally:
         # As in create_session.
         del options
