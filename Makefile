@@ -220,9 +220,9 @@ test-node: $(if $(BUILT),,$(PACKAGES)/.npm) tests/node-runners/node_modules/.rea
 	@cd tests/node-runners && npm test --silent
 
 .PHONY: test-generated
-test-generated: $(VENV)/.ready ## Generated files are up to date: types, pages of the reference, the blocking API of Python.
+test-generated: $(VENV)/.ready bindings-node/node_modules/.ready ## Generated files are up to date: types, pages of the reference, the blocking API of Python.
 	$(call say,Checking generated files)
-	@$(PY) tools/generate_python.py --check && $(PY) tools/generate_typescript.py --check && $(PY) tools/generate_options.py --check && $(PY) tools/generate_reference.py --check && $(PY) tools/generate_telemetry.py --check && $(PY) tools/generate_sync.py --check
+	@$(PY) tools/generate_python.py --check && $(PY) tools/generate_typescript.py --check && $(PY) tools/generate_options.py --check && $(PY) tools/generate_reference.py --check && $(PY) tools/generate_telemetry.py --check && $(PY) tools/generate_sync.py --check && $(PY) tools/generate_api.py --check
 
 .PHONY: test-scenarios
 test-scenarios: build ## One suite of scenarios through all three languages, over Wire, ACP and the server of Kimi Code, compared line by line; a sample from recordings.

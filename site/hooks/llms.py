@@ -29,24 +29,32 @@ def summary(markdown: str) -> str:
 def texts(pages: dict[str, str], about: str) -> dict[str, str]:
     """Returns the files by their paths. `pages` has the Markdown of each page by its path, in the order of the site."""
     found = {path: plain(markdown) for path, markdown in pages.items()}
-    lines = ["# kimi-agent", "", f"> {about}", "", "All pages in one file: [llms-full.txt](llms-full.txt)"]
+    lines = [
+        "# kimi-agent",
+        "",
+        f"> {about}",
+        "",
+        "Pages without the API in one file: [llms-full.txt](llms-full.txt)",
+    ]
     section = None
     for path, markdown in pages.items():
         folder = path.split("/")[0] if "/" in path else "start"
         if folder != section:
             section = folder
-            lines += ["", f"## {folder.capitalize()}", ""]
+            lines += ["", f"## {'API' if folder == 'api' else folder.capitalize()}", ""]
         title = _TITLE.search(markdown)
         said = summary(markdown)
         lines.append(f"- [{title[1] if title else path}]({path})" + (f": {said}" if said else ""))
     found["llms.txt"] = "\n".join(lines) + "\n"
-    found["llms-full.txt"] = "\n".join(f"<!-- {path} -->\n\n{plain(markdown)}" for path, markdown in pages.items())
+    found["llms-full.txt"] = "\n".join(
+        f"<!-- {path} -->\n\n{plain(markdown)}" for path, markdown in pages.items() if not path.startswith("api/")
+    )
     return found
 
 
 def on_post_build(config: Any) -> None:
     root = Path(config.docs_dir)
-    sections = ["", "tutorial", "guides", "cookbook", "reference", "explanation", "evidence"]
+    sections = ["", "tutorial", "guides", "cookbook", "reference", "explanation", "evidence", "api"]
     paths = [path.relative_to(root).as_posix() for path in root.rglob("*.md")]
     # An index is the first page of its folder.
     ordered = sorted(
