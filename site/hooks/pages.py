@@ -40,6 +40,8 @@ _PROGRAM = re.compile(r"^\[`(?P<name>[\w.]+)`\]\((?P<path>(?:\.\./)+(?:tests|dem
 # A line of its own: a section of README.md, of which the site shows the blocks of code.
 _README = re.compile(r"^\[[^\]]+\]\(\.\./README\.md#(?P<anchor>[\w-]+)\)$")
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+# A link to a name in a file of the API.
+_API = re.compile(r"(?P<text>\[[^\]]+\])\((?:\.\./)*api/(?P<language>python|node)\.md#(?P<anchor>\w+)\)")
 
 
 @dataclass
@@ -81,7 +83,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     parts = list(read(markdown, page.file.src_uri))
     for part in parts:
         if isinstance(part, Text):
-            part.lines = [link_to_repository(line, page.file.src_uri) for line in part.lines]
+            part.lines = [
+                link_to_repository(link_to_api(line, page.file.src_uri), page.file.src_uri) for line in part.lines
+            ]
     return "\n".join(line for part in grouped(parts) for line in part) + "\n"
 
 
@@ -189,6 +193,22 @@ def shown(block: Block) -> list[str]:
 
 def indented(lines: list[str]) -> list[str]:
     return [f"    {line}" if line else "" for line in lines]
+
+
+def link_to_api(line: str, page: str) -> str:
+    """The line with its links to names of the API leading to the pages of the site, which have them one by one."""
+
+    def replaced(link: re.Match[str]) -> str:
+        heading = re.compile(rf"^### ({link['anchor']})$", re.MULTILINE | re.IGNORECASE)
+        file = (ROOT / "docs" / "api" / f"{link['language']}.md").read_text("utf-8")
+        name = heading.findall(file)[0]
+        if link["language"] == "python":
+            return f"{link['text']}[kimi_agent.{name}]"
+        written = next((ROOT / ".cache" / "site" / "node").rglob(f"kimi-agent.{name}.md"))
+        target = f"reference/api/node/{written.parent.name}/{written.name}"
+        return f"{link['text']}({posixpath.relpath(target, posixpath.dirname(page) or '.')})"
+
+    return _API.sub(replaced, line)
 
 
 def link_to_repository(line: str, page: str) -> str:

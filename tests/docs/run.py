@@ -29,7 +29,7 @@ RUN = ("python", "js", "cjs", "ts", "rust", "json", *SHELL)
 
 
 def documents() -> list[Path]:
-    """The documents whose blocks are run. Those in docs/api are generated from docstrings, which have their own tests."""
+    """The documents whose blocks are run. Those in docs/api are made of docstrings, which have their own tests."""
     return sorted(
         [
             ROOT / "README.md",

@@ -187,6 +187,7 @@ test("chosen_language_is_remembered_on_other_pages", async () => {
 for (const [word, expected] of [
   ["max_line_bytes", /options\.html/],
   ["StepRetry", /(events|messages|StepRetry)\.html/],
+  ["JobResult", /(batches|JobResult)\.html/],
   ["scripted agent", /(scripted-agent|test-without-a-model)\.html/],
 ]) {
   test(`search_finds_${word.replace(" ", "_")}_without_a_server`, async () => {
