@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kimi_agent::Error;
-use kimi_agent_bridge::{LogLevel, Mailbox, install_log, set_log_level};
+use kimi_agent_bridge::{LogLevel, Mailbox, Naming, install_log, set_log_level};
 use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status};
@@ -28,7 +28,7 @@ impl Bridge {
     /// `wake` is called on the environment's thread when there is something to drain, once for any number of deliveries.
     #[napi(catch_unwind, constructor)]
     pub fn new(env: &Env, wake: Function<'_, (), ()>) -> napi::Result<Self> {
-        install_log();
+        install_log(Naming::Camel);
         let mut wake: Wake = wake.build_threadsafe_function().build()?;
         // An idle bridge does not keep the process alive.
         set_keeps_alive(&mut wake, env, false)?;

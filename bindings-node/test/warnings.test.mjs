@@ -58,6 +58,22 @@ test("session that is closed during an unread turn causes one warning", async ()
   assert.deepEqual(others, []);
 });
 
+test("warning has the names of options in Node", async () => {
+  const { status, stdout, stderr } = await run(`
+    const warnings = [];
+    process.on("warning", ({ message }) => warnings.push(message));
+    const options = { executable: scriptedAgent([[{ text: "x".repeat(100_000) }]]), maxLineBytes: 65_536 };
+    const session = await createSession(options);
+    const error = await session.prompt("hi").result().catch((error) => error);
+    await session.close();
+    await new Promise((resolve) => setImmediate(resolve));
+    console.log(JSON.stringify([error.message, ...warnings]));
+  `, ["--no-warnings"]);
+  assert.equal(status, 0, stderr);
+  const texts = JSON.parse(stdout);
+  assert.deepEqual(texts.map((text) => text.match(/max.?line.?bytes/i)?.[0]), ["maxLineBytes", "maxLineBytes"], stdout);
+});
+
 test("failed onProgress causes one warning with its stack", async () => {
   const { status, stdout, stderr } = await run(`
     const { runBatch } = await import(${dist("index.mjs")});

@@ -78,7 +78,7 @@ static HOME: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn runtime(py: Python<'_>) -> PyResult<tokio::runtime::Handle> {
     let runtime = bridge::runtime().map_err(|error| raise(py, &error))?;
     // Python's `logging` decides what is shown.
-    bridge::install_log();
+    bridge::install_log(bridge::Naming::Snake);
     bridge::set_log_level(Some(bridge::LogLevel::Debug));
     // Whichever came first stays.
     let _ = HOME.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::Mailbox;
+use super::{Mailbox, Naming};
 use crate::connection::WIRE;
 use crate::printable::printable_line;
 
@@ -70,10 +70,12 @@ pub fn set_wire_log(on: bool) {
 
 /// Starts to deliver records up to the level that was set last; initially up to [`LogLevel::Warn`]. If the host has
 /// installed a subscriber itself, that one gets the records instead.
-pub fn install_log() {
+pub fn install_log(naming: Naming) {
     static INSTALL: Once = Once::new();
-    INSTALL
-        .call_once(|| drop(tracing::subscriber::set_global_default(tracing_subscriber::registry().with(ToMailboxes))));
+    INSTALL.call_once(|| {
+        let subscriber = tracing_subscriber::registry().with(ToMailboxes { naming });
+        drop(tracing::subscriber::set_global_default(subscriber));
+    });
 }
 
 /// Sets the level up to which records are delivered. `None`: no record is delivered.
@@ -120,7 +122,9 @@ fn host_target(target: &str) -> Cow<'_, str> {
 }
 
 /// The layer that delivers records to mailboxes.
-struct ToMailboxes;
+struct ToMailboxes {
+    naming: Naming,
+}
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ToMailboxes {
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
@@ -169,7 +173,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ToMailboxes {
         if let Some(mailbox) = mailbox {
             let metadata = event.metadata();
             // The host may print records to a terminal, and a record is one line.
-            let text = text.message + &text.fields;
+            let mut text = text.message + &text.fields;
+            if metadata.target() != WIRE {
+                text = self.naming.spell(&text);
+            }
             mailbox.post_log(
                 metadata.level().into(),
                 &host_target(metadata.target()),

@@ -5,8 +5,9 @@ use crate::naming::Naming;
 use crate::options::OPTIONS;
 
 /// Names of methods and fields that texts mention, in addition to the options.
-const OTHER_NAMES: [&str; 18] = [
+const OTHER_NAMES: [&str; 19] = [
     "approval_feedback",
+    "capture_content",
     "config_options",
     "create_session",
     "delete_session",
