@@ -40,8 +40,8 @@ _PROGRAM = re.compile(r"^\[`(?P<name>[\w.]+)`\]\((?P<path>(?:\.\./)+(?:tests|dem
 # A line of its own: a section of README.md, of which the site shows the blocks of code.
 _README = re.compile(r"^\[[^\]]+\]\(\.\./README\.md#(?P<anchor>[\w-]+)\)$")
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
-# A link to a name in a file of the API.
-_API = re.compile(r"(?P<text>\[[^\]]+\])\((?:\.\./)*api/(?P<language>python|node)\.md#(?P<anchor>\w+)\)")
+# A link to a file of the API, or to a name in it.
+_API = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<file>(?:\.\./)*api/(?P<language>python|node)\.md)(?:#(?P<anchor>\w+))?\)")
 
 
 @dataclass
@@ -199,14 +199,17 @@ def link_to_api(line: str, page: str) -> str:
     """The line with its links to names of the API leading to the pages of the site, which have them one by one."""
 
     def replaced(link: re.Match[str]) -> str:
+        if link["anchor"] is None:
+            # As HTML, because the file is on the site as it is.
+            return f'<a href="{link["file"]}">{link["text"]}</a>'
         heading = re.compile(rf"^### ({link['anchor']})$", re.MULTILINE | re.IGNORECASE)
         file = (ROOT / "docs" / "api" / f"{link['language']}.md").read_text("utf-8")
         name = heading.findall(file)[0]
         if link["language"] == "python":
-            return f"{link['text']}[kimi_agent.{name}]"
+            return f"[{link['text']}][kimi_agent.{name}]"
         written = next((ROOT / ".cache" / "site" / "node").rglob(f"kimi-agent.{name}.md"))
         target = f"reference/api/node/{written.parent.name}/{written.name}"
-        return f"{link['text']}({posixpath.relpath(target, posixpath.dirname(page) or '.')})"
+        return f"[{link['text']}]({posixpath.relpath(target, posixpath.dirname(page) or '.')})"
 
     return _API.sub(replaced, line)
 
