@@ -261,7 +261,7 @@ test-attacks: build ## Agents, hosts and systems that work against the promises 
 	@$(PY) -m pytest -q tests/attacks
 
 .PHONY: test-docs
-test-docs: build ## Every code block in the documents; the page of measurements matches its results.
+test-docs: build tests/node-runners/node_modules/.ready ## Every code block in the documents; the page of measurements matches its results.
 	$(call say,Running the code blocks of the documents)
 	@$(PY) -m pytest -q tests/docs
 	@$(PY) -m pytest -q bench/tests

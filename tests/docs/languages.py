@@ -88,6 +88,8 @@ class Workshop:
             (modules / name).symlink_to(NODE_PACKAGE / "node_modules" / name)
         (modules / ".bin").mkdir()
         (modules / ".bin" / "kimi-agent").symlink_to("../kimi-agent/dist/command.cjs")
+        for name in ("jest", "vitest"):
+            (modules / ".bin" / name).symlink_to(ROOT / "tests" / "node-runners" / "node_modules" / ".bin" / name)
         alone = [block for block in blocks if not block.projects]
         self._compile_typescript([block for block in alone if block.language == "ts"])
         self._compile_rust([block for block in alone if block.language == "rust"])

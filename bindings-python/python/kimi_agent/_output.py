@@ -244,3 +244,5 @@ def _type_schema(schema: Any) -> TypeSchema | None:
 if TYPE_CHECKING:
     # The option `output`. One parameter instead of overloads: a checker explains a wrong option in one line.
     OutputType: TypeAlias = type[T] | TypeForm[T] | Output[T] | _JsonSchema[T] | _Union[T] | _SpecialForm[T]
+else:
+    OutputType = type | Output
