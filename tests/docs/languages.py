@@ -163,6 +163,8 @@ class Workshop:
         if not place.exists():
             place.mkdir(parents=True)
             (place / "node_modules").symlink_to(self._node / "node_modules")
+            # Jest's own place for its cache is the folder for temporary files, where it would stay.
+            (place / "package.json").write_text('{"jest": {"cacheDirectory": "<rootDir>/.jest"}}', encoding="utf-8")
             (place / "Cargo.toml").write_text(MANIFEST, encoding="utf-8")
             # With the versions that are compiled for the other tests.
             shutil.copy(ROOT / "Cargo.lock", place)
