@@ -310,6 +310,11 @@ impl FilePath {
         self.certain
     }
 
+    /// The absolute paths as written and with links followed.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &Path> {
+        [&*self.lexical, &*self.resolved].into_iter()
+    }
+
     /// Whether it may be any path.
     pub(crate) fn is_any(&self) -> bool {
         self.is_any

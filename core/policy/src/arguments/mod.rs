@@ -188,7 +188,7 @@ fn is_target(key: &str, value: &Value) -> bool {
 }
 
 /// The texts of a value and of its lists.
-fn texts<'a>(value: &'a Value, list: &mut Vec<&'a str>) {
+pub(crate) fn texts<'a>(value: &'a Value, list: &mut Vec<&'a str>) {
     let mut open = vec![value];
     while let Some(value) = open.pop() {
         match value {

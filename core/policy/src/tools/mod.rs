@@ -2,6 +2,7 @@
 
 mod commands;
 mod comparisons;
+mod further;
 mod patches;
 
 use std::path::Path;
@@ -17,6 +18,7 @@ use crate::mcp::McpName;
 use crate::path::{FilePath, GlobUse, WorkDir, resolve};
 use crate::work::Budget;
 use crate::{Call, host};
+use further::is_extended;
 use patches::patch_paths;
 
 /// How many addresses are looked for in the texts of a call.
@@ -208,7 +210,7 @@ pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs, budget: &Rc<B
     let work_dir = &WorkDir::new(work_dir, budget);
     let known = arguments::read(call.arguments.unwrap_or(&empty));
     let mut taker = Taker { call, known, work_dir, needs, parts: Vec::new(), operands: 0 };
-    let by_name = kind_of_tool(call.name);
+    let by_name = taker.kind_by_name();
     let by_agent = call.kind.and_then(Kind::parse);
     for kind in [by_name, by_agent].into_iter().flatten() {
         taker.doubt_other_targets(kind);
@@ -341,6 +343,9 @@ impl<'a> Taker<'a> {
             Kind::Execute => self.take_command(Some(kind)),
             Kind::Think => {
                 self.add(Some(kind), Target::Nothing);
+                if self.is_unknown_thought() {
+                    self.add(None, Target::Nothing);
+                }
                 let is_code = |name: &String| arguments::key(name) == "code";
                 if self.call.arguments.is_some_and(|arguments| arguments.keys().any(is_code)) {
                     self.opaque(None, "it has code");
@@ -358,19 +363,6 @@ impl<'a> Taker<'a> {
         if kind != Kind::Execute && kind != Kind::Think && !self.is_editor() {
             self.add_shadows(kind);
         }
-    }
-
-    /// Whether the argument `command` of the tool is not for a shell.
-    fn is_editor(&self) -> bool {
-        matches!(
-            &*plain(self.call.name),
-            "strreplaceeditor"
-                | "strreplacebasededittool"
-                | "developertexteditor"
-                | "texteditor"
-                | "fswrite"
-                | "fsread"
-        )
     }
 
     /// A tool of another kind can still run a command: rules that deny or ask look at it.
@@ -449,34 +441,6 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// The paths that the agent names beside the arguments.
-    fn take_further_paths(&mut self) {
-        let touches_files = |kind: &Kind| !matches!(kind, Kind::Execute | Kind::Fetch | Kind::Think | Kind::Mcp);
-        let mut kinds: Vec<Option<Kind>> =
-            self.parts.iter().filter(|part| !part.shadow).map(|part| part.kind).collect();
-        kinds.retain(|kind| kind.is_none_or(|kind| touches_files(&kind)));
-        kinds.dedup();
-        let shadow = kinds.is_empty();
-        if shadow {
-            kinds.push(None);
-        }
-        let (locations, diffs) = (self.call.locations, self.call.diffs);
-        if locations.len() + diffs.len() > MAX_OPERANDS {
-            return self.opaque(None, "it has more paths than are looked at");
-        }
-        for (path, kind) in locations.iter().flat_map(|path| kinds.iter().map(move |kind| (path, *kind))) {
-            let target = self.file_target(kind, path);
-            self.add(kind, target);
-            if let Some(part) = self.parts.last_mut() {
-                part.shadow = shadow;
-            }
-        }
-        for path in diffs {
-            let target = self.path_target(path, self.work_dir);
-            self.add(Some(Kind::Edit), target);
-        }
-    }
-
     fn path_target(&self, text: &str, base: &Path) -> Target {
         Target::Path(resolve(text, base, self.work_dir))
     }
@@ -517,13 +481,16 @@ impl<'a> Taker<'a> {
                 .into_iter()
                 .flatten()
                 .filter(|(name, _)| matches!(&*arguments::key(name), "pattern" | "patterns"));
-            globs.extend(patterns.filter_map(|(_, value)| value.as_str()));
+            patterns.for_each(|(_, value)| arguments::texts(value, &mut globs));
         }
         let leaves = |pattern: &&&str| {
             pattern.starts_with(['/', '~', '\\']) || pattern.contains("..") || pattern.contains([':', '$', '`'])
         };
         if let Some(glob) = globs.iter().find(leaves) {
             let reason = format!("the glob `{glob}` can lead out of the working directory");
+            self.opaque(Some(kind), &reason);
+        } else if let Some(glob) = globs.iter().find(|glob| is_extended(glob)) {
+            let reason = format!("the extended glob `{glob}` can stand for other files");
             self.opaque(Some(kind), &reason);
         }
         let bases: Vec<&str> = if paths.is_empty() { vec!["."] } else { paths.clone() };
@@ -539,8 +506,7 @@ impl<'a> Taker<'a> {
         }
         if paths.is_empty() {
             // Without arguments, only a tool that is known to list or search is about the working directory.
-            let is_named =
-                !self.call.arguments.is_none_or(Map::is_empty) || kind_of_tool(self.call.name) == Some(Kind::Search);
+            let is_named = self.searches();
             let lists = matches!(&*name, "listdirectory" | "ls" | "list" | "listdir" | "listfiles");
             let searches = lists || !globs.is_empty() || (kind == Kind::Search && is_named);
             if searches && matches!(kind, Kind::Search | Kind::Read) {

@@ -1,0 +1,167 @@
+//! What a call says beside the name of its tool: the command of an editor, thoughts, searches, and further paths.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::{MAX_OPERANDS, Taker, Target};
+use crate::arguments::{self, plain};
+use crate::command::{Word, changes_directory};
+use crate::kinds::{Kind, is_name, kind_of_tool};
+use crate::path::resolve;
+
+/// What the commands of editors do with the file.
+const EDITOR_COMMANDS: &[(Kind, &[&str])] = &[
+    (Kind::Read, &["view", "read", "open", "list"]),
+    (Kind::Edit, &["create", "write", "strreplace", "replace", "insert", "append", "edit", "undoedit", "undo"]),
+    (Kind::Delete, &["delete", "remove"]),
+    (Kind::Move, &["rename", "move"]),
+];
+/// Arguments of a list of tasks, which are lists, and of a thought.
+const LISTS: &[&str] = &["todos", "todolist", "plan", "entries"];
+const THOUGHTS: &[&str] = &["thought", "thoughts", "explanation"];
+/// Arguments that say what is searched for.
+const SEARCHED: &[&str] = &[
+    "pattern",
+    "patterns",
+    "query",
+    "queries",
+    "regex",
+    "regexp",
+    "search",
+    "searchtext",
+    "searchterm",
+    "text",
+    "symbol",
+    "keyword",
+    "keywords",
+];
+
+/// Whether some tools read a glob in another way: alternatives such as `@(a|b)` and `!(a)`.
+pub(super) fn is_extended(glob: &str) -> bool {
+    glob.match_indices('(').any(|(at, _)| glob[..at].ends_with(['@', '+', '!', '?', '*']) || glob[at..].contains('|'))
+}
+
+impl Taker<'_> {
+    /// The kind of the tool by its name. An editor has several commands.
+    pub(super) fn kind_by_name(&mut self) -> Option<Kind> {
+        let kind = kind_of_tool(self.call.name);
+        let commands = self.known.commands.clone();
+        if !self.is_editor() || commands.is_empty() {
+            return kind;
+        }
+        let word = match &*commands {
+            [Value::String(word)] => plain(word),
+            _ => String::new(),
+        };
+        let known = EDITOR_COMMANDS.iter().find(|(_, words)| words.contains(&&*word)).map(|(kind, _)| *kind);
+        if known.is_none() {
+            self.opaque(None, "the meaning of its `command` is not known");
+        }
+        known.or(kind)
+    }
+
+    /// Whether the argument `command` of the tool is not for a shell.
+    pub(super) fn is_editor(&self) -> bool {
+        matches!(
+            &*plain(self.call.name),
+            "strreplaceeditor"
+                | "strreplacebasededittool"
+                | "developertexteditor"
+                | "texteditor"
+                | "fswrite"
+                | "fsread"
+        )
+    }
+
+    /// Whether only the agent says that the tool thinks, and the arguments are not those of thoughts or of a list of tasks.
+    pub(super) fn is_unknown_thought(&self) -> bool {
+        let is_thought = |(name, value): (&String, &Value)| {
+            let key = arguments::key(name);
+            match value {
+                Value::Null => true,
+                Value::Array(_) => LISTS.contains(&&*key),
+                Value::String(_) => THOUGHTS.contains(&&*key),
+                _ => false,
+            }
+        };
+        // A title is no name: many agents send one for a list of tasks.
+        let is_title = !is_name(self.call.name);
+        kind_of_tool(self.call.name).is_none()
+            && self
+                .call
+                .arguments
+                .is_some_and(|fields| !fields.is_empty() && !(is_title && fields.iter().all(is_thought)))
+    }
+
+    /// Whether the tool searches, and not only the agent says so.
+    pub(super) fn searches(&self) -> bool {
+        let says = |name: &String| SEARCHED.contains(&&*arguments::key(name));
+        kind_of_tool(self.call.name) == Some(Kind::Search)
+            || self.call.arguments.is_some_and(|arguments| arguments.keys().any(says))
+    }
+
+    /// The paths that the agent names beside the arguments.
+    pub(super) fn take_further_paths(&mut self) {
+        let touches_files = |kind: &Kind| !matches!(kind, Kind::Execute | Kind::Fetch | Kind::Think | Kind::Mcp);
+        let mut kinds: Vec<Option<Kind>> =
+            self.parts.iter().filter(|part| !part.shadow).map(|part| part.kind).collect();
+        let runs = kinds.contains(&Some(Kind::Execute));
+        kinds.retain(|kind| kind.is_none_or(|kind| touches_files(&kind)));
+        kinds.dedup();
+        let shadow = kinds.is_empty();
+        if shadow {
+            kinds.push(None);
+        }
+        let (locations, diffs) = (self.call.locations, self.call.diffs);
+        if locations.len() + diffs.len() > MAX_OPERANDS {
+            return self.opaque(None, "it has more paths than are looked at");
+        }
+        let named = if runs && shadow && !locations.is_empty() { self.named_files() } else { HashSet::new() };
+        for (path, kind) in locations.iter().flat_map(|path| kinds.iter().map(move |kind| (path, *kind))) {
+            let target = self.file_target(kind, path);
+            let is_named = matches!(&target, Target::Path(path) if path.places().any(|place| named.contains(place)));
+            self.add(kind, target);
+            if let Some(part) = self.parts.last_mut() {
+                // A file that no word of the command names is one that the command does not speak about.
+                part.shadow = shadow && (is_named || !runs);
+            }
+        }
+        for path in diffs {
+            let target = self.path_target(path, self.work_dir);
+            self.add(Some(Kind::Edit), target);
+        }
+    }
+
+    /// The files that the words of the commands name, and the directories in which they run.
+    fn named_files(&self) -> HashSet<PathBuf> {
+        /// The words of more directories are not looked at.
+        const MAX_FOLDERS: usize = 4;
+        let texts = self.known.directories.iter().filter_map(|directory| directory.as_str());
+        let commands = || {
+            self.parts.iter().filter_map(|part| match &part.target {
+                Target::Command(command) => Some(command.words()),
+                _ => None,
+            })
+        };
+        let moves =
+            commands().filter(|words| changes_directory(words)).filter_map(|words| words.get(1)).map(Word::text);
+        let folders = std::iter::once(".").chain(texts).chain(moves).take(MAX_FOLDERS);
+        let folders: Vec<PathBuf> = folders
+            .flat_map(|text| {
+                resolve(text, self.work_dir, self.work_dir).places().map(PathBuf::from).collect::<Vec<_>>()
+            })
+            .collect();
+        let words = commands().flatten().map(Word::text).take(MAX_OPERANDS);
+        let files = words.flat_map(|word| {
+            let values = [Some(word), word.split_once('=').map(|(_, value)| value)];
+            let folders = &folders;
+            values
+                .into_iter()
+                .flatten()
+                .flat_map(move |name| folders.iter().map(move |folder| crate::links::normalized(&folder.join(name))))
+        });
+        files.chain(folders.iter().cloned()).collect()
+    }
+}
