@@ -11,7 +11,7 @@ import type { HandlerFunctions } from "./options.js";
 import { OutputCheck } from "./output.js";
 import type { Tracing } from "./telemetry.js";
 import type { StandardSchema } from "./tool-schema.js";
-import { errorName, errorText, isError, isLossy, isThenable, kindOfInstance, propertyOf, remedyFor } from "./values.js";
+import { errorName, errorText, isBoxed, isError, isLossy, isThenable, kindOfInstance, propertyOf, remedyFor } from "./values.js";
 import type {
   ApprovalRequest,
   Event,
@@ -86,7 +86,7 @@ export function answerJson(answer: unknown): string {
   return toJson(answer ?? null, keepsContent);
 }
 
-/** The JSON of an answer that decides something. Refuses what JSON would change: objects with `toJSON`, `String` objects. */
+/** The JSON of an answer that decides something. Refuses what JSON would change: objects with `toJSON`, objects of primitives. */
 export function decisionJson(answer: unknown): string {
   if (!(answer instanceof Reject || answer instanceof Block)) checkPlain(answer);
   return answerJson(answer);
@@ -94,8 +94,8 @@ export function decisionJson(answer: unknown): string {
 
 function checkPlain(value: unknown): void {
   if (typeof value !== "object" || value === null) return;
-  if ("toJSON" in value || value instanceof String) {
-    const got = "toJSON" in value ? "an object with `toJSON`" : "a `String` object";
+  if ("toJSON" in value || isBoxed(value)) {
+    const got = "toJSON" in value ? "an object with `toJSON`" : "an object of a text or number, such as `new String()`";
     throw wrongOption("answer", `expected text or a plain object, got ${got}`);
   }
   for (const item of Object.values(value)) checkPlain(item);

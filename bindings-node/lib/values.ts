@@ -89,6 +89,23 @@ export function isPlain(value: object): boolean {
   return prototype === null || (Object.getPrototypeOf(prototype) === null && tagOf(value) === "Object");
 }
 
+const valueOfPrimitive = [String, Number, Boolean, BigInt].map((boxed) => boxed.prototype.valueOf as (this: unknown) => unknown);
+
+/**
+ * Whether an object has a primitive in it, such as `new String("a")` of any realm. JSON would have what its own `toString` or
+ * `valueOf` returns.
+ */
+export function isBoxed(value: object): boolean {
+  return valueOfPrimitive.some((valueOf) => {
+    try {
+      valueOf.call(value);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
 /** The kind of an object that is neither plain nor an array, with an article: `a Map`, `a promise`. */
 export function kindOfInstance(value: object): string {
   if (isThenable(value)) return "a promise";

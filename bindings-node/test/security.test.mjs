@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { inspect } from "node:util";
+import { runInNewContext } from "node:vm";
 
 import { createSession, printable, prompt, reject, setLogger } from "../dist/index.mjs";
 import { scriptedAgent } from "../dist/testing.mjs";
@@ -259,6 +260,10 @@ test("ambiguous approval is rejected", async () => {
     "throws what throws": thrower(hostile),
     "a thing that throws": () => hostile,
     "JSON that approves": () => ({ toJSON: () => "approve" }),
+    "a String object": () => new String("approve"),
+    "a String object of another realm": () => runInNewContext('new String("approve")'),
+    "a String object that lies": () => runInNewContext('Object.assign(new String("reject"), { toString: () => "approve" })'),
+    "a Boolean object of another realm": () => runInNewContext("new Boolean(true)"),
     "JSON that approves later": () => Promise.resolve({ toJSON: () => "approve" }),
     "an object of a text": () => new String("approve"),
     "an approval in feedback's clothes": () => ({ reject: { toJSON: () => "no" } }),
