@@ -1,5 +1,7 @@
 //! Paths: resolving those of a tool call, and the globs of rules.
 
+mod words;
+
 use std::cell::{Cell, OnceCell};
 use std::ops::Deref;
 use std::path::{Component, Path, PathBuf};
@@ -50,6 +52,11 @@ pub(crate) struct FilePath {
     glob: Option<GlobUse>,
     /// What is below the path is meant, too.
     whole: bool,
+    /// It may mean no file: it is a word of a command that does not look like a path, or the folder of a command.
+    is_word: bool,
+    /// It may be any file.
+    is_any_glob: bool,
+    other_forms: OnceCell<Vec<String>>,
     /// The forms as globs, and what is below them if that is meant.
     globs: OnceCell<Vec<[Option<Globs>; 2]>>,
     budget: Rc<Budget>,
@@ -62,6 +69,8 @@ pub(crate) enum GlobUse {
     Shell,
     /// As tools that search: they may.
     Search,
+    /// As git: its wildcards match any characters.
+    Wide,
 }
 
 /// The working directory of a call, and how many of its paths may still be looked at.
@@ -181,6 +190,9 @@ pub(crate) fn resolve(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
         text,
         glob: None,
         whole: false,
+        is_word: false,
+        is_any_glob: false,
+        other_forms: OnceCell::new(),
         globs: OnceCell::new(),
         budget: Rc::clone(&dir.budget),
     }
@@ -203,6 +215,9 @@ impl FilePath {
             text,
             glob: None,
             whole: false,
+            is_word: false,
+            is_any_glob: false,
+            other_forms: OnceCell::new(),
             globs: OnceCell::new(),
             budget: Rc::clone(&dir.budget),
         }
@@ -246,6 +261,7 @@ impl FilePath {
     /// Why no allow rule with a pattern matches the path, for people.
     pub(crate) fn doubt(&self) -> Option<&'static str> {
         match (self.text.is_empty(), self.certain, self.allowable) {
+            _ if self.is_word => Some("it may name a file or a folder"),
             (true, ..) => Some("the path is empty"),
             (_, false, _) => Some("the path can mean different files"),
             (_, _, false) => Some("the path has `..`"),
@@ -278,7 +294,7 @@ impl FilePath {
 
     /// Whether it is compared with the globs of rules as a glob, too.
     pub(crate) fn is_glob_like(&self) -> bool {
-        self.glob.is_some() || is_glob(&self.text)
+        self.glob.is_some() || (!self.is_word && is_glob(&self.text))
     }
 
     /// Whether what is below the path is meant, too.
@@ -289,6 +305,9 @@ impl FilePath {
     /// Whether the shell or a program decides what the glob stands for.
     pub(crate) fn may_be_any(&self) -> bool {
         // Braces with `..` are a sequence, or a folder above of one of the alternatives alone.
+        if self.glob == Some(GlobUse::Wide) {
+            return self.is_any_glob;
+        }
         let has_sequence = self.glob == Some(GlobUse::Shell) && self.text.contains('{') && self.text.contains("..");
         has_sequence || self.text.contains(['$', '`', '~'])
     }
@@ -297,7 +316,7 @@ impl FilePath {
     /// one of these is not about the search.
     pub(crate) fn skips_folders(&self) -> bool {
         let folder = self.text.rsplit_once('/').map_or("", |(folder, _)| folder);
-        matches!(folder, "" | "**" | ".") && self.glob != Some(GlobUse::Shell)
+        matches!(folder, "" | "**" | ".") && !matches!(self.glob, Some(GlobUse::Shell | GlobUse::Wide))
     }
 
     /// Whether the call names files by a glob.
@@ -346,6 +365,8 @@ pub(crate) struct PathPattern {
     /// What the glob begins with, up to its first wildcard, without the last `/`.
     start: String,
     is_absolute: bool,
+    /// It has more than wildcards.
+    names_something: bool,
     /// The ends of `lower` and of `folder`.
     ends: EndsAt,
     folder_ends: Option<EndsAt>,
@@ -392,7 +413,8 @@ impl PathPattern {
         let ends = EndsAt::new(&lower);
         let folder_ends = folder.as_deref().map(EndsAt::new);
         let start = start.to_owned();
-        Ok(Self { start, glob, lower, folder, is_absolute, ends, folder_ends, globs: OnceLock::new() })
+        let names_something = lower.contains(char::is_alphanumeric);
+        Ok(Self { start, names_something, glob, lower, folder, is_absolute, ends, folder_ends, globs: OnceLock::new() })
     }
 
     /// The names of folders and files that every path which matches has, in lower case.
@@ -471,18 +493,19 @@ impl PathPattern {
 
     /// Whether the path matches, without regard to case.
     pub(crate) fn matches_liberally(&self, path: &FilePath) -> Certainty {
+        if path.is_word && self.is_about_all(path) {
+            return Certainty::No;
+        }
         if let Some(glob) = path.glob {
             return self.overlaps(path, glob);
         }
-        let is_meant = |form: &String| {
-            self.matches_form(form)
-                // A rule for a folder is a rule for what is in it.
-                || form.match_indices('/').filter(|(at, _)| *at > 0).any(|(at, _)| self.matches_form(&form[..at]))
-                || (path.whole && self.is_below(form))
-        };
+        let is_meant = |form: &String| self.is_meant(form) || (path.whole && self.is_below(form));
         if path.forms.iter().any(is_meant) {
             Certainty::Yes
-        } else if !path.certain || self.may_be_same(path) || (path.whole && self.is_deep() && path.resolved.is_dir()) {
+        } else if !path.certain
+            || self.may_be_same(path)
+            || (path.whole && !path.is_word && self.is_deep() && path.resolved.is_dir())
+        {
             Certainty::Maybe
         } else {
             Certainty::No
@@ -492,7 +515,7 @@ impl PathPattern {
     /// Whether some systems or tools take the path for one that matches: accents are written in two ways, and a name with braces or
     /// brackets can be a glob.
     fn may_be_same(&self, path: &FilePath) -> bool {
-        if is_glob(&path.text) && self.overlaps(path, GlobUse::Search) != Certainty::No {
+        if !path.is_word && is_glob(&path.text) && self.overlaps(path, GlobUse::Search) != Certainty::No {
             return true;
         }
         if self.lower.is_ascii() {
@@ -500,6 +523,12 @@ impl PathPattern {
         }
         let glob = rough(&self.lower);
         path.forms.iter().any(|form| !form.is_ascii() && fast_glob::glob_match(&glob, rough(form)))
+    }
+
+    /// Whether the form matches, or a folder that it is in: a rule for a folder is a rule for what is in it.
+    fn is_meant(&self, form: &str) -> bool {
+        self.matches_form(form)
+            || form.match_indices('/').filter(|(at, _)| *at > 0).any(|(at, _)| self.matches_form(&form[..at]))
     }
 
     fn matches_form(&self, form: &str) -> bool {
@@ -524,7 +553,8 @@ impl PathPattern {
     fn overlaps(&self, path: &FilePath, glob: GlobUse) -> Certainty {
         let text = &path.text;
         let extension = text.rsplit_once("*.").map(|(_, extension)| extension);
-        let hides_dots = glob == GlobUse::Shell || extension.is_some_and(|extension| SOURCES.contains(&extension));
+        let is_source = glob == GlobUse::Search && extension.is_some_and(|extension| SOURCES.contains(&extension));
+        let hides_dots = glob == GlobUse::Shell || is_source;
         if path.may_be_any() {
             return Certainty::Maybe;
         }

@@ -25,6 +25,8 @@ pub(crate) struct PathIndex {
     escaped: Vec<usize>,
     /// The first rule for paths in any folder.
     first_deep: Option<usize>,
+    /// The first rule that has more than wildcards.
+    first_named: Option<usize>,
     /// Rules with the glob `*`.
     of_all: Vec<usize>,
 }
@@ -48,6 +50,9 @@ impl PathIndex {
         if path.is_deep() {
             self.first_deep.get_or_insert(at);
         }
+        if path.names_something() {
+            self.first_named.get_or_insert(at);
+        }
         if path.is_any_name() {
             self.of_all.push(at);
         }
@@ -62,8 +67,7 @@ impl PathIndex {
     /// Finds the rules that can match a path. Returns how many steps that took, besides one for each rule.
     pub(crate) fn find(&self, rules: &[Rule], path: &FilePath, found: &mut Vec<usize>) -> usize {
         if !path.is_certain() {
-            // All others may match as well, so the first stands for them.
-            found.extend(self.all.first());
+            found.extend(self.first_of_any(path));
         }
         let mut steps = 0;
         if path.is_glob_like() {
@@ -78,10 +82,15 @@ impl PathIndex {
             steps += 1 + self.by_piece.visit(name, |rules| found.extend(rules));
         }
         if path.is_whole() {
-            found.extend(self.first_deep);
+            found.extend(self.first_deep.filter(|_| !path.is_word()));
             path.forms().for_each(|form| self.find_below(form, found));
         }
         steps
+    }
+
+    /// The rule that stands for all others, which may match a path as well.
+    fn first_of_any(&self, path: &FilePath) -> Option<usize> {
+        if path.is_word() { self.first_named } else { self.all.first().copied() }
     }
 
     /// Finds the rules for paths below a folder.
@@ -122,7 +131,7 @@ impl PathIndex {
             })
         };
         if path.may_be_any() {
-            found.extend(self.all.first());
+            found.extend(self.first_of_any(path));
             return 0;
         }
         let folders: Option<Vec<&str>> = ends.iter().map(|ends| ends.folder()).collect();

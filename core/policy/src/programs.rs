@@ -1,4 +1,4 @@
-//! The table of common programs, `programs.toml`: options that do more than a careless rule says, and what programs do with files.
+//! The table of common programs, `programs.toml`: options that do more than a careless rule says.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -12,7 +12,6 @@ static TABLE: LazyLock<Table> = LazyLock::new(Table::read);
 #[derive(Default, Deserialize)]
 struct Source {
     program: Vec<Row>,
-    files: Vec<Files>,
     network: Vec<Names>,
 }
 
@@ -85,30 +84,13 @@ struct Row {
 }
 
 #[derive(Deserialize)]
-struct Files {
-    effect: FileUse,
-    names: Vec<String>,
-}
-
-#[derive(Deserialize)]
 struct Names {
     names: Vec<String>,
-}
-
-/// What a program does with the files that its words name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum FileUse {
-    None,
-    Read,
-    Write,
-    Delete,
 }
 
 #[derive(Default)]
 struct Table {
     rows: HashMap<String, Vec<Row>>,
-    files: HashMap<String, FileUse>,
     network: HashSet<String>,
 }
 
@@ -120,9 +102,6 @@ impl Table {
             for name in &row.names {
                 table.rows.entry(name.to_lowercase()).or_default().push(row.clone());
             }
-        }
-        for files in source.files {
-            table.files.extend(files.names.into_iter().map(|name| (name, files.effect)));
         }
         table.network.extend(source.network.into_iter().flat_map(|row| row.names));
         table
@@ -142,14 +121,9 @@ pub(crate) struct Danger {
 }
 
 /// The name by which the table knows a program: `python3.11` is `python`.
-fn known<'a, T>(map: &'a HashMap<String, T>, name: &str) -> Option<&'a T> {
+pub(crate) fn known<'a, T>(map: &'a HashMap<String, T>, name: &str) -> Option<&'a T> {
     let name = base_name(name);
     map.get(&name).or_else(|| map.get(name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'))))
-}
-
-/// What the program does with files, if the table knows it.
-pub(crate) fn file_use(name: &str) -> Option<FileUse> {
-    known(&TABLE.files, name).copied()
 }
 
 /// Whether the words of the program are addresses.

@@ -173,6 +173,10 @@ impl Rule {
             Subject::Tool(_) => (self.lower == tool.lower).into(),
         };
         let Some(pattern) = &self.pattern else {
+            // A word that may mean no file needs a rule that names it.
+            if matches!(&part.target, Target::Path(path) if path.is_word()) {
+                return Certainty::No;
+            }
             return match &self.named_mcp {
                 Some(named) if is_subject == Certainty::No => matches_mcp(named, tool, part),
                 _ => is_subject,

@@ -1,0 +1,225 @@
+//! What programs do with the files that their words name: the table `files.toml`.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::command::{Command, Word, base_name, changes_directory};
+use crate::kinds::Kind;
+use crate::programs::{Danger, first_operand, known};
+
+static TABLE: LazyLock<Table> = LazyLock::new(Table::read);
+
+#[derive(Default, Deserialize)]
+struct Source {
+    files: Vec<Files>,
+    subcommands: Vec<Names>,
+    texts: Vec<Texts>,
+}
+
+#[derive(Deserialize)]
+struct Files {
+    effect: Effect,
+    /// The names are subcommands of this program.
+    of: Option<String>,
+    names: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Names {
+    names: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Texts {
+    names: Vec<String>,
+    of: Vec<String>,
+    options: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Effect {
+    None,
+    Read,
+    Write,
+    Delete,
+    Move,
+}
+
+#[derive(Default)]
+struct Table {
+    files: HashMap<String, Effect>,
+    of_git: HashMap<String, Effect>,
+    with_subcommands: HashSet<String>,
+    texts: Vec<Texts>,
+}
+
+impl Table {
+    fn read() -> Self {
+        let source: Source = toml::from_str(include_str!("files.toml")).unwrap_or_default();
+        let mut table = Self { texts: source.texts, ..Self::default() };
+        for files in source.files {
+            let map = if files.of.is_some() { &mut table.of_git } else { &mut table.files };
+            map.extend(files.names.into_iter().map(|name| (name, files.effect)));
+        }
+        table.with_subcommands.extend(source.subcommands.into_iter().flat_map(|row| row.names));
+        table
+    }
+}
+
+/// The words that a use of files is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Words {
+    All,
+    /// The folders in which `find` starts.
+    Starts,
+    /// The files that `find` writes.
+    Outputs,
+}
+
+/// What a command does with a file that a word names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Use {
+    /// Unknown for a program that is not in the table.
+    pub(crate) kind: Option<Kind>,
+    /// It is not certain that the command does it.
+    pub(crate) is_vague: bool,
+    /// What is in a folder is meant, too.
+    pub(crate) has_content: bool,
+    words: Words,
+}
+
+/// What a command does with the files that its words name.
+#[derive(Debug)]
+pub(crate) struct FileUses {
+    /// Nothing, if its words are no files.
+    pub(crate) uses: Vec<Use>,
+    pub(crate) is_git: bool,
+    /// The place of the subcommand.
+    subcommand: Option<usize>,
+    /// From this place on, words that are no options are files.
+    files_from: usize,
+    /// The words that are the values of options for texts, and what such a word begins with.
+    texts: Option<&'static Texts>,
+    /// The places of the folders in which `find` starts. Without a folder, it starts in the working directory.
+    starts: Range<usize>,
+}
+
+impl FileUses {
+    /// Returns nothing if the name of the program is not known.
+    pub(crate) fn of(command: &Command) -> Option<Self> {
+        let words = command.words();
+        let name = words.first()?.literal()?;
+        let base = base_name(name);
+        let is_git = base == "git";
+        // Commands in a folder have a part for the folder.
+        let has_subcommand = TABLE.with_subcommands.contains(&base) || changes_directory(words);
+        let is_name = |text: &str| !text.starts_with(['-', '.', '/', '~']);
+        let subcommand = if is_git {
+            first_operand(words)
+        } else {
+            (has_subcommand && words.get(1).is_some_and(|word| is_name(word.text()))).then_some(1)
+        };
+        let first = subcommand.and_then(|at| words[at].literal());
+        let effect = if is_git {
+            first.map_or(Some(Effect::Read), |first| TABLE.of_git.get(first).copied())
+        } else {
+            known(&TABLE.files, name).copied()
+        };
+        let is_any = |is: fn(&Danger) -> bool| command.dangers.iter().any(is);
+        let writes = is_any(|danger| danger.effect.starts_with("write"));
+        let of = |kind: Kind, is_vague: bool, has_content: bool| Use {
+            kind: Some(kind),
+            is_vague,
+            has_content,
+            words: Words::All,
+        };
+        let mut uses = match effect {
+            None => vec![Use { kind: None, is_vague: true, has_content: false, words: Words::All }],
+            Some(Effect::None) => Vec::new(),
+            Some(Effect::Read) => vec![of(Kind::Read, false, false)],
+            // It may also copy a file, and all that is in it.
+            Some(Effect::Write) => vec![of(Kind::Read, true, true), of(Kind::Edit, false, is_git)],
+            Some(Effect::Delete) => vec![of(Kind::Delete, false, true)],
+            Some(Effect::Move) => vec![of(Kind::Move, false, true), of(Kind::Delete, false, true)],
+        };
+        if effect == Some(Effect::Read) && writes {
+            uses.push(of(Kind::Edit, is_git, false));
+        }
+        if is_any(|danger| danger.option == "-delete") {
+            uses.push(Use { words: Words::Starts, ..of(Kind::Delete, true, true) });
+        }
+        if is_any(|danger| OUTPUTS.contains(&&*danger.option)) {
+            uses.push(Use { words: Words::Outputs, ..of(Kind::Edit, true, false) });
+        }
+        let takes_files_alone = matches!(effect, Some(Effect::Delete | Effect::Move));
+        let files_from = match effect {
+            None => usize::MAX,
+            Some(_) if is_git && !takes_files_alone => {
+                words.iter().position(|word| word.text() == "--").unwrap_or(usize::MAX)
+            }
+            Some(_) => subcommand.unwrap_or(0),
+        };
+        let texts = first.and_then(|first| {
+            let is_meant = |row: &&Texts| row.names.contains(&base) && row.of.iter().any(|known| known == first);
+            TABLE.texts.iter().find(is_meant)
+        });
+        Some(Self { uses, is_git, subcommand, files_from, texts, starts: starts(words) })
+    }
+
+    /// The uses that a word is about.
+    pub(crate) fn of_word(&self, words: &[Word], at: usize) -> impl Iterator<Item = Use> {
+        let is_output = at > 0 && OUTPUTS.contains(&words[at - 1].text());
+        self.uses.iter().copied().filter(move |of| match of.words {
+            Words::All => true,
+            Words::Starts => self.starts.contains(&at),
+            Words::Outputs => is_output,
+        })
+    }
+
+    /// The uses of the working directory by a program that names no folder.
+    pub(crate) fn of_folder(&self) -> impl Iterator<Item = Use> {
+        let is_meant = |of: &Use| of.words == Words::Starts && self.starts.is_empty();
+        self.uses.iter().copied().filter(is_meant)
+    }
+
+    /// Whether the word is surely a file, if it is no option.
+    pub(crate) fn is_file(&self, at: usize) -> bool {
+        at > self.files_from
+    }
+
+    /// Whether a word, or a text in it, may be the name of a file although it does not look like a path.
+    pub(crate) fn may_name_file(&self, words: &[Word], at: usize) -> bool {
+        let text = words[at].text();
+        let is_text = |row: &Texts| {
+            let is_option = |text: &str| row.options.iter().any(|known| known == text);
+            is_option(words[at - 1].text()) || text.split_once('=').is_some_and(|(option, _)| is_option(option))
+        };
+        // Git takes `HEAD` for a commit, not for a file.
+        let is_commit = self.is_git && text == "HEAD" && !self.is_file(at);
+        self.subcommand != Some(at) && !is_commit && !self.texts.is_some_and(is_text)
+    }
+}
+
+/// Options of `find` that name a file which it writes.
+const OUTPUTS: [&str; 4] = ["-fprint", "-fprint0", "-fprintf", "-fls"];
+
+/// The places of the folders in which `find` starts.
+fn starts(words: &[Word]) -> Range<usize> {
+    let mut from = 1;
+    while let Some(text) = words.get(from).map(Word::text) {
+        from += match text {
+            "-D" => 2,
+            "-H" | "-L" | "-P" | "--" => 1,
+            text if text.starts_with("-O") => 1,
+            _ => break,
+        };
+    }
+    let from = from.min(words.len());
+    let is_expression = |word: &Word| word.text().starts_with(['-', '(', '!']);
+    let end = words[from..].iter().position(is_expression).map_or(words.len(), |at| from + at);
+    from..end
+}

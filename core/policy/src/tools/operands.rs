@@ -1,0 +1,322 @@
+//! The files and hosts that the words of a command may name.
+
+use std::path::{Path, PathBuf};
+
+use super::{MAX_OPERANDS, Part, Taker, Target, comparisons};
+use crate::command::{self, Command, Item, Word};
+use crate::file_use::{FileUses, Use};
+use crate::host;
+use crate::kinds::Kind;
+use crate::path::{FilePath, WorkDir, resolve};
+use crate::programs;
+
+/// Longer names of files are not looked for inside of words.
+const MAX_NAME: usize = 255;
+
+/// Where the commands of a text run.
+pub(super) struct Place {
+    /// The folder in which they begin.
+    base: FilePath,
+    base_dir: PathBuf,
+    /// The one folder in which they run from then on, if it is known.
+    folder: Option<FilePath>,
+    /// This folder, if it is in the working directory.
+    inside: Option<PathBuf>,
+    /// A command changes the folder.
+    pub(super) moves: bool,
+}
+
+impl Place {
+    pub(super) fn of(items: &[Item], base: FilePath, work_dir: &WorkDir) -> Self {
+        let base_dir = base.directory(work_dir);
+        let moves: Vec<&[Word]> = items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Command { command, shadow: false } if command::changes_directory(command.words()) => {
+                    Some(command.words())
+                }
+                _ => None,
+            })
+            .collect();
+        let folder = match &*moves {
+            [[Word::Literal(name)]] if matches!(&**name, "cd" | "chdir") => Some(resolve("~", work_dir, work_dir)),
+            [[Word::Literal(_), Word::Literal(folder)]] if !folder.starts_with('-') && !folder.is_empty() => {
+                Some(resolve(folder, &base_dir, work_dir))
+            }
+            _ => None,
+        };
+        let folder = folder.filter(FilePath::is_certain);
+        let inside = folder.as_ref().filter(|folder| !folder.is_outside());
+        let inside = inside.map(|folder| folder.directory(work_dir));
+        Self { base, base_dir, folder, inside, moves: !moves.is_empty() }
+    }
+
+    /// Whether the commands may run outside of the working directory.
+    pub(super) fn leaves(&self) -> bool {
+        self.moves && self.inside.is_none()
+    }
+
+    pub(super) fn base_dir(&self) -> &Path {
+        &self.base_dir
+    }
+
+    fn is_known(&self) -> bool {
+        !self.moves || self.folder.is_some()
+    }
+
+    /// The folders that a relative path can be in, if they are known.
+    fn folders(&self) -> Vec<&FilePath> {
+        [Some(&self.base), self.folder.as_ref()].into_iter().flatten().collect()
+    }
+
+    /// The path that a text names.
+    fn resolve(&self, text: &str, work_dir: &WorkDir) -> FilePath {
+        let path = resolve(text, &self.base_dir, work_dir);
+        if !self.moves || is_absolute(text) {
+            return path;
+        }
+        match &self.folder {
+            Some(folder) => {
+                let moved = resolve(text, &folder.directory(work_dir), work_dir);
+                // A folder around the other one would hide which of its files are meant.
+                let path = if path.is_around(folder) { moved } else { moved.or(path) };
+                if self.inside.is_some() { path } else { path.into_doubt() }
+            }
+            None => path.into_doubt(),
+        }
+    }
+}
+
+fn is_absolute(text: &str) -> bool {
+    Path::new(text).is_absolute() || text.starts_with('~')
+}
+
+impl Taker<'_> {
+    /// Adds the files and hosts that the words of a command may name.
+    pub(super) fn add_operands(&mut self, command: &mut Command, shadow: bool, place: &Place) {
+        if shadow && !self.needs.paths && !self.needs.hosts {
+            return;
+        }
+        let Some(files) = FileUses::of(command) else { return };
+        let words = command.words().to_vec();
+        let is_network = words[0].literal().is_some_and(programs::is_network);
+        let mut outside = Vec::new();
+        let folders = [Some(&*place.base_dir), place.inside.as_deref()];
+        for (at, word) in words.iter().enumerate().skip(1) {
+            let text = word.text();
+            // A word alone is a file, too, if it is a link: rules that allow look at it.
+            let is_link = |name: &&str| folders.iter().flatten().any(|folder| self.work_dir.is_link(name, folder));
+            let link = if shadow { None } else { names(text).find(is_link) };
+            if link.is_some() {
+                outside.push(at);
+            }
+            if self.needs.hosts {
+                self.add_host(word, is_network);
+            }
+            for (piece, is_whole) in pieces(text) {
+                let is_like_path = is_like_path(piece);
+                let is_option = text.starts_with('-') && is_whole;
+                if self.operands >= MAX_OPERANDS {
+                    self.add_rest(command);
+                    outside.push(at);
+                    break;
+                }
+                if is_option || (!shadow && !self.needs.paths && !is_like_path) {
+                    continue;
+                }
+                self.operands += 1;
+                let path = resolve(piece, place.inside.as_deref().unwrap_or(&place.base_dir), self.work_dir);
+                // The command can also run before the one that changes the directory.
+                let is_outside = |path: &FilePath| {
+                    path.is_outside()
+                        || (place.inside.is_some() && resolve(piece, &place.base_dir, self.work_dir).is_outside())
+                };
+                if !shadow && is_like_path && is_outside(&path) {
+                    outside.push(at);
+                }
+                let is_file = is_whole && files.is_file(at);
+                // The file of a commit is another piece.
+                let is_of_commit = files.is_git && is_whole && !is_file && text.find(':').is_some_and(|at| at > 0);
+                // Other words are files only if they look like files, or are compared with rules that name them.
+                if self.needs.paths && (is_file || is_like_path) && !is_of_commit {
+                    let path = || place.resolve(piece, self.work_dir);
+                    self.add_file(&files, files.of_word(&words, at), path, word, !is_file, place);
+                }
+            }
+            if self.needs.paths && !shadow && files.may_name_file(&words, at) {
+                let is_word = !files.is_file(at) && !text.starts_with('-') && !is_like_path(text);
+                let mut found = hidden_names(text);
+                found.extend(Some(text).filter(|_| is_word));
+                if let Some(link) = link.filter(|_| is_word || link != Some(text)) {
+                    let path = || place.resolve(link, self.work_dir).into_word();
+                    self.add_file(&files, files.of_word(&words, at), path, word, true, place);
+                }
+                if !found.is_empty() && !files.uses.is_empty() {
+                    if self.words == 0 {
+                        self.add_rest(command);
+                        break;
+                    }
+                    self.words -= 1;
+                    let folders = if place.is_known() { place.folders() } else { Vec::new() };
+                    let path = || FilePath::of_names(text, &found, &folders, self.work_dir);
+                    self.add_file(&files, files.of_word(&words, at), path, word, true, place);
+                }
+            }
+        }
+        if self.needs.paths && !shadow {
+            let path = || place.resolve(".", self.work_dir);
+            self.add_file(&files, files.of_folder(), path, &Word::Literal(".".to_owned()), true, place);
+        }
+        command.outside = outside;
+        if !shadow {
+            let folders: Vec<&Path> = folders.into_iter().flatten().collect();
+            comparisons::mark(command, self.work_dir, &folders);
+        }
+    }
+
+    /// Adds the rest of the words, which is not looked at.
+    fn add_rest(&mut self, command: &Command) {
+        if self.operands <= MAX_OPERANDS && (self.needs.paths || self.needs.hosts) {
+            let reason = "it names more files than are looked at".to_owned();
+            let mut part = Part::new(Some(Kind::Execute), Target::opaque(command.text(), reason));
+            (part.shadow, part.hides) = (true, true);
+            self.parts.push(part);
+            self.operands = MAX_OPERANDS + 1;
+        }
+    }
+
+    /// Adds the host that a word may name.
+    fn add_host(&mut self, word: &Word, is_network: bool) {
+        let text = word.text();
+        // An address can be the value of an option.
+        let value = text.split_once('=').filter(|_| text.starts_with('-')).map_or(text, |(_, value)| value);
+        let text_of_host = if is_network { value } else { text };
+        let is_host = text.contains("://") || (is_network && !text_of_host.starts_with('-'));
+        if !is_host || self.operands >= MAX_OPERANDS {
+            return;
+        }
+        self.operands += 1;
+        let is_dynamic = word.literal().is_none();
+        let start = text_of_host.find("http").filter(|at| text_of_host.contains("://") && (*at == 0 || !is_dynamic));
+        let address = &text_of_host[start.unwrap_or(0)..];
+        let mut part = Part::new(Some(Kind::Fetch), Target::Host(host::parse(address)));
+        // The shell expands braces and variables of an address, and curl its braces and ranges.
+        part.hides = is_dynamic || host::may_be_several(address);
+        part.shadow = true;
+        self.parts.push(part);
+    }
+
+    /// Adds what a command does with a file that a word may name.
+    fn add_file(
+        &mut self,
+        files: &FileUses,
+        uses: impl Iterator<Item = Use>,
+        path: impl Fn() -> FilePath,
+        word: &Word,
+        is_vague: bool,
+        place: &Place,
+    ) {
+        let is_dynamic = word.literal().is_none();
+        let is_option = word.text().starts_with('-');
+        for of in uses {
+            let mut path = path();
+            if of.has_content {
+                path = path.with_content();
+            }
+            if files.is_git && !is_option {
+                path = path.into_pathspec();
+            }
+            if is_dynamic && !path.is_glob_of_call() {
+                path = path.into_dynamic();
+            }
+            let is_glob = path.is_glob_of_call();
+            if is_glob && !path.is_word() && !place.is_known() && !is_absolute(word.text()) {
+                path = path.in_any_folder();
+            }
+            let mut part = Part::new(of.kind, Target::Path(path));
+            part.shadow = true;
+            part.hides = is_dynamic || is_glob || place.moves;
+            part.vague = is_vague || of.is_vague;
+            self.parts.push(part);
+        }
+    }
+
+    /// Adds the folder in which a command runs: a rule for the files in it is also about the command.
+    pub(super) fn add_folder(&mut self, command: &Command, place: &Place, seen: &mut Vec<Use>) {
+        let Some(files) = FileUses::of(command).filter(|_| self.needs.paths) else { return };
+        for of in files.uses {
+            if seen.contains(&of) {
+                continue;
+            }
+            seen.push(of);
+            let text = match &place.folder {
+                Some(folder) => &folder.text,
+                None => &place.base.text,
+            };
+            let path = match (&place.folder, place.moves) {
+                (None, true) => FilePath::anything("cd", self.work_dir),
+                _ => resolve(text, if place.folder.is_some() { &place.base_dir } else { self.work_dir }, self.work_dir),
+            };
+            let mut part = Part::new(of.kind, Target::Path(path.into_word()));
+            (part.shadow, part.hides, part.vague) = (true, true, true);
+            self.parts.push(part);
+        }
+    }
+}
+
+fn is_like_path(text: &str) -> bool {
+    text.contains(['/', '.', '~']) || (cfg!(windows) && text.contains('\\'))
+}
+
+/// The texts inside of a word that can be the name of a file, without those that look like a path.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    /// No program has more short options in one word.
+    const MAX_OPTIONS: usize = 64;
+    let mut names = pieces(text);
+    if text.starts_with('-') && !text.starts_with("--") {
+        // Behind joined options, a name begins anywhere.
+        names.extend(text.char_indices().skip(2).take(MAX_OPTIONS).map(|(at, _)| (&text[at..], false)));
+    }
+    names.retain(|(name, is_whole)| !(is_like_path(name) || *is_whole && text.starts_with('-')));
+    names.into_iter().map(|(name, _)| name)
+}
+
+/// The texts inside of a word that can be a path, and whether it is the word itself: values of options, `of=…`, `HEAD:…`, `@…`.
+fn pieces(text: &str) -> Vec<(&str, bool)> {
+    let mut pieces = vec![(text, true)];
+    let is_option = text.starts_with('-');
+    for sign in ['=', ':', '@'] {
+        if let Some((_, rest)) = text.split_once(sign) {
+            pieces.push((rest, false));
+        }
+    }
+    if is_option && !text.starts_with("--") {
+        let value = text.char_indices().nth(2).map_or("", |(at, _)| &text[at..]);
+        // Behind joined options, a path begins anywhere.
+        let path = text.find(['/', '.', '~']).map_or("", |at| &text[at..]);
+        pieces.extend([(value, false), (path, false)]);
+    }
+    pieces.retain(|(piece, _)| !piece.is_empty());
+    pieces
+}
+
+/// Further texts inside of a word that can be the name of a file: values behind options and signs, and texts in quotes.
+fn hidden_names(text: &str) -> Vec<&str> {
+    /// How many short options are joined, and how many texts in quotes a word has.
+    const MAX_HIDDEN: usize = 16;
+    let is_option = text.starts_with('-');
+    let pieces = pieces(text).into_iter().filter(|(piece, is_whole)| !is_whole && !is_like_path(piece));
+    let mut found: Vec<&str> = pieces.map(|(piece, _)| piece).collect();
+    if is_option && !text.starts_with("--") {
+        let letters = text.bytes().skip(1).take_while(u8::is_ascii_alphanumeric).count().min(MAX_HIDDEN);
+        // Behind joined options, a name begins anywhere.
+        found.extend((2..=letters).map(|at| &text[at..]));
+    }
+    for quote in ['"', '\''] {
+        found.extend(text.split(quote).skip(1).step_by(2).take(MAX_HIDDEN));
+    }
+    found.retain(|name| !name.is_empty() && name.len() <= MAX_NAME && *name != text);
+    found.sort_unstable();
+    found.dedup();
+    found
+}
