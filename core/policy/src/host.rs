@@ -12,6 +12,8 @@ pub(crate) struct Host {
     /// Every host that a program could read in the address, for rules that deny.
     names: Vec<String>,
     port: Option<u16>,
+    /// The usual port of the scheme.
+    usual: Option<u16>,
     /// The host and the port, if the address is of a form that every tool understands in the same way.
     known: Option<(String, Option<u16>)>,
 }
@@ -21,8 +23,10 @@ pub(crate) fn parse(text: &str) -> Host {
     let known = if text.len() > MAX_TEXT { None } else { known(text) };
     let names = if text.len() > MAX_TEXT { Vec::new() } else { names(text) };
     let port = known.as_ref().and_then(|(_, port)| *port);
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme).filter(|_| known.is_some());
+    let usual = scheme.map(|scheme| if scheme.eq_ignore_ascii_case("http") { 80 } else { 443 });
     let text = text.chars().take(200).collect();
-    Host { text, names, port, known }
+    Host { text, names, port, usual, known }
 }
 
 impl Host {
@@ -344,6 +348,11 @@ impl HostPattern {
         if name.contains(':') { format!("http://[{name}]{port}/") } else { format!("https://{name}{port}/") }
     }
 
+    /// Whether a request for the host uses the port. A rule can spell the usual port.
+    fn matches_port(&self, host: &Host) -> bool {
+        self.port == host.port || (host.port.is_none() && self.port == host.usual)
+    }
+
     fn matches_name(&self, host: &str) -> bool {
         match self.name.strip_prefix("*.") {
             Some(parent) => host.strip_suffix(parent).is_some_and(|below| below.len() > 1 && below.ends_with('.')),
@@ -362,14 +371,14 @@ impl HostPattern {
                 || self.canonical.as_ref() == Some(name)
         });
         match host.known {
-            Some(_) => Some(is_named && (self.port.is_none() || self.port == host.port)),
+            Some(_) => Some(is_named && (self.port.is_none() || self.matches_port(host))),
             None => is_named.then_some(true),
         }
     }
 
     /// Whether the host matches for certain. A rule without a port allows the usual port only.
     pub(crate) fn matches_strictly(&self, host: &Host) -> bool {
-        host.known.as_ref().is_some_and(|(name, port)| self.matches_name(name) && self.port == *port)
+        host.known.as_ref().is_some_and(|(name, _)| self.matches_name(name) && self.matches_port(host))
     }
 }
 

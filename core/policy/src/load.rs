@@ -1,9 +1,10 @@
 //! Reading rule sets: TOML, JSON, and mappings of the program.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use kimi_agent_protocol::error::{Error, Result, invalid_option};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, json};
 
 use crate::rule::Rule;
@@ -287,12 +288,72 @@ fn from_toml(origin: &Origin<'_>, text: &str) -> Result<Policy> {
 }
 
 fn from_json(origin: &Origin<'_>, text: &str) -> Result<Policy> {
-    match serde_json::from_str::<Value>(text) {
+    let value = serde_json::from_str::<UniqueKeys>(text).and_then(|_| serde_json::from_str::<Value>(text));
+    match value {
+        Ok(Value::Null) => Err(error(origin, Some(0), "the policy", "expected an object, got `null`")),
         Ok(value) => from_value(origin, &value),
         Err(problem) => {
             let start = text.split_inclusive('\n').take(problem.line().saturating_sub(1)).map(str::len).sum();
             Err(wrong(format!("{}: not valid JSON: {problem}", origin.place(Some(start), ""))))
         }
+    }
+}
+
+/// A value of JSON without a key that occurs twice in an object: the parser takes the last one.
+struct UniqueKeys;
+
+impl<'de> Deserialize<'de> for UniqueKeys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for UniqueKeys {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a value of JSON")
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> std::result::Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> std::result::Result<Self, A::Error> {
+        while items.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> std::result::Result<Self, A::Error> {
+        let mut keys = HashSet::new();
+        while let Some(key) = fields.next_key::<String>()? {
+            if keys.contains(&key) {
+                return Err(serde::de::Error::custom(format!("the key `{key}` occurs twice")));
+            }
+            keys.insert(key);
+            fields.next_value::<Self>()?;
+        }
+        Ok(self)
     }
 }
 

@@ -398,6 +398,10 @@ impl PathPattern {
             Some(path) => slashed(&path),
             None => text.strip_prefix("./").unwrap_or(text).to_owned(),
         };
+        // Systems take several `/` for one, except for the beginning of a share on Windows.
+        while let Some(at) = glob.rfind("//").filter(|at| !glob.contains("://") && (*at > 0 || cfg!(not(windows)))) {
+            glob.remove(at);
+        }
         if glob.ends_with('/') {
             glob.push_str("**");
         }

@@ -11,6 +11,7 @@ pub(crate) const NAMES: [&str; 2] = ["read-only", "edit-files"];
 const SECRETS: &[&str] = &[
     "**/.env",
     "**/.env.*",
+    "**/*.env",
     "**/.envrc",
     "**/.netrc",
     "**/_netrc",
@@ -24,6 +25,9 @@ const SECRETS: &[&str] = &[
     "**/.azure/**",
     "**/.gnupg/**",
     "**/.kube/**",
+    "**/kubeconfig",
+    "**/kubeconfig.*",
+    "**/.s3cfg",
     "**/.docker/config.json",
     "**/.config/gcloud/**",
     "**/.config/gh/**",
@@ -33,7 +37,9 @@ const SECRETS: &[&str] = &[
     "**/id_dsa*",
     "**/*.pem",
     "**/*.key",
+    "**/*.p8",
     "**/*.p12",
+    "**/*.ppk",
     "**/*.pfx",
     "**/*.jks",
     "**/*.keystore",
@@ -171,6 +177,7 @@ pub(crate) fn rules(name: &str) -> Option<[Vec<String>; 3]> {
             "**/.gitmodules",
             "**/.gitattributes",
             "**/.gitconfig",
+            "**/.config/git/**",
             "**/.envrc",
         ];
         let protected = SECRETS.iter().chain(&protected).copied();

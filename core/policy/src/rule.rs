@@ -1,7 +1,7 @@
 //! One rule: a tool or a kind, a pattern, and whether a part of a call matches.
 
 use crate::Tool;
-use crate::command::pattern::{CommandPattern, wildcard};
+use crate::command::pattern::{CommandPattern, open_quote, wildcard};
 use crate::host::HostPattern;
 use crate::kinds::{Kind, is_name, kind_of_tool, misspelt_kind};
 use crate::mcp::McpPattern;
@@ -279,6 +279,9 @@ pub(crate) fn concerns_file(kind: Kind, part: &Part) -> Certainty {
 
 impl Pattern {
     fn parse(text: &str, kind: Option<Kind>) -> Result<Self, String> {
+        if let Some(quote) = open_quote(text).filter(|_| kind == Some(Kind::Execute)) {
+            return Err(format!("a quote `{quote}` in the pattern is not closed"));
+        }
         let path = PathPattern::parse(text);
         let host = HostPattern::parse(text);
         let mcp = text.split_once('/').map(|(server, tool)| McpPattern::new(server, tool));

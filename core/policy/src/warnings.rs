@@ -44,7 +44,7 @@ pub(crate) fn find(policy: &Policy) -> Vec<String> {
 }
 
 fn problem(policy: &Policy, list: &str, rule: &Rule, current_dir: Option<&Path>) -> Option<String> {
-    if let Some(reason) = never_matches(rule) {
+    if let Some(reason) = never_matches(rule).or_else(|| foreign_form(list, rule)) {
         return Some(reason);
     }
     if list == "allow" {
@@ -186,6 +186,44 @@ fn never_matches(rule: &Rule) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Why a rule in the form of another program, or with a variable, does not mean what it seems to, and the form that does.
+fn foreign_form(list: &str, rule: &Rule) -> Option<String> {
+    let text = rule.text.trim();
+    let Some(pattern) = &rule.pattern else {
+        let (head, rest) = text.split_once(':')?;
+        let meant = match Kind::parse(head) {
+            Some(_) => format!("{head}({rest})"),
+            None if matches!(head, "kind" | "tool") && Kind::parse(rest).is_some() => rest.to_owned(),
+            None => return None,
+        };
+        return Some(format!("`{text}` is the name of a tool here; for the kind write `{meant}`"));
+    };
+    let name = text.split('(').next()?;
+    let meant = match rule.kind()? {
+        Kind::Execute => {
+            let words = pattern.text.strip_suffix(":*")?;
+            // A script of a project can have such a name, and a rule that allows it allows no more.
+            if list == "allow" && words.contains(char::is_whitespace) {
+                return None;
+            }
+            format!("{name}({words} *)")
+        }
+        Kind::Mcp | Kind::Fetch | Kind::Think => return None,
+        _ => match (pattern.text.split_once("://"), pattern.text.strip_prefix('$')) {
+            (Some((_, path)), _) => format!("{name}({path})"),
+            (_, Some(rest)) => match ["HOME/", "{HOME}/"].iter().find_map(|variable| rest.strip_prefix(variable)) {
+                Some(path) => format!("{name}(~/{path})"),
+                None if rest.starts_with('{') || rest.starts_with(|c: char| c.is_ascii_uppercase()) => {
+                    return Some("variables have no value in a pattern; write the path".to_owned());
+                }
+                None => return None,
+            },
+            _ => return None,
+        },
+    };
+    Some(format!("`{}` stands for these characters; you may mean `{meant}`", pattern.text))
 }
 
 /// A command is compared word by word, after the shell text was taken apart.

@@ -50,6 +50,8 @@ fn wrong_rule_set_names_line_and_rule() {
         ("exectue(ls)", "write `execute`"),
         ("edits", "write `edit`"),
         ("read(a\u{202e}b)", "invisible"),
+        ("execute(ls \"a)", "`\"` in the pattern is not closed"),
+        ("Shell(echo don't)", "`'` in the pattern is not closed"),
     ] {
         let text = reason(Policy::from_value(&json!({ "deny": [rule] })));
         assert!(text.starts_with("deny[0] ") && text.contains(expected), "{rule}: {text}");
@@ -62,6 +64,46 @@ fn json_errors_name_line_and_rule() {
     assert!(text.starts_with("line 3: deny[0] \"execute(\": "), "{text}");
     let text = Policy::from_json("{\n").unwrap_err().to_string();
     assert!(text.contains("not valid JSON"), "{text}");
+}
+
+#[test]
+fn json_with_duplicate_keys_or_without_object_is_error() {
+    for (text, expected) in [
+        ("{\"deny\": [\"execute(rm *)\"],\n \"deny\": []}", "line 2: not valid JSON: the key `deny` occurs twice"),
+        ("{\"default\": \"deny\", \"default\": \"allow\"}", "the key `default` occurs twice"),
+        ("null", "expected an object, got `null`"),
+        ("[]", "expected an object"),
+    ] {
+        let text = (reason(Policy::from_json(text)), expected);
+        assert!(text.0.contains(text.1), "{text:?}");
+    }
+}
+
+#[test]
+fn rule_in_form_of_another_program_is_a_warning() {
+    for (rule, meant) in [
+        ("Bash(rm:*)", Some("Bash(rm *)")),
+        ("execute(rm:*)", Some("execute(rm *)")),
+        ("execute(git push:*)", Some("execute(git push *)")),
+        ("read($HOME/.ssh/**)", Some("read(~/.ssh/**)")),
+        ("read(${HOME}/.ssh/**)", Some("read(~/.ssh/**)")),
+        ("read($SECRETS/**)", Some("write the path")),
+        ("read(file:///etc/**)", Some("read(/etc/**)")),
+        ("kind:read", Some("write `read`")),
+        ("read:src/**", Some("read(src/**)")),
+        ("read(//etc/passwd)", None),
+        ("fetch(a.com:443)", None),
+        ("edit(app/$id.tsx)", None),
+        ("Bash(rm *)", None),
+    ] {
+        let policy = Policy::from_value(&json!({ "default": "allow", "deny": [rule] })).unwrap();
+        let warning = policy.warnings().join("\n");
+        assert_eq!(warning.is_empty(), meant.is_none(), "{rule}: {warning}");
+        assert!(warning.contains(meant.unwrap_or_default()), "{rule}: {warning}");
+    }
+    // A script of a project can have such a name.
+    let policy = Policy::from_value(&json!({"allow": ["execute(npm run test:*)"]})).unwrap();
+    assert!(policy.warnings().is_empty(), "{:?}", policy.warnings());
 }
 
 #[test]

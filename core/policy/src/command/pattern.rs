@@ -193,6 +193,15 @@ fn unquoted(text: &str) -> (Vec<String>, Option<char>) {
     (words, impossible)
 }
 
+/// The quote that a pattern opens and does not close.
+pub(crate) fn open_quote(text: &str) -> Option<char> {
+    text.chars().fold(None, |open, c| match open {
+        None if c == '\'' || c == '"' => Some(c),
+        Some(quote) if c == quote => None,
+        open => open,
+    })
+}
+
 /// What ends a simple command, or what only the shell knows.
 const SIGNS: &str = ";|&<>$`";
 

@@ -161,6 +161,9 @@ const OTHERS: &[&str] = &[
     "apptainer",
     "singularity",
     "uname26",
+    // It sets variables for the command.
+    "cross-env",
+    "cross-env-shell",
 ];
 /// Commands of the shell that change what later commands of the text mean: variables, functions, aliases and options.
 const CHANGES: &[&str] = &[

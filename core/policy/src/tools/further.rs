@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{MAX_OPERANDS, Taker, Target};
 use crate::arguments::{self, plain};
@@ -88,11 +88,8 @@ impl Taker<'_> {
         };
         // A title is no name: many agents send one for a list of tasks.
         let is_title = !is_name(self.call.name);
-        kind_of_tool(self.call.name).is_none()
-            && self
-                .call
-                .arguments
-                .is_some_and(|fields| !fields.is_empty() && !(is_title && fields.iter().all(is_thought)))
+        let is_meant = |fields: &Map<String, Value>| fields.is_empty() || is_title && fields.iter().all(is_thought);
+        kind_of_tool(self.call.name).is_none() && !self.call.arguments.is_none_or(is_meant)
     }
 
     /// Whether the tool searches, and not only the agent says so.
