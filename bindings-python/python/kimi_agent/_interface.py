@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Union
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Union
 
 from . import _native
 from ._option_types import Approval, QuestionAnswer
 from ._wire import ApprovalRequest, ExternalToolsResult, QuestionRequest, ServerInfo, SlashCommand, TokenUsage
 
-__all__ = ["Answer", "Begin", "Callbacks", "Delivery", "ErrorTuple", "Info", "Outcome", "Request"]
+__all__ = ["Answer", "Begin", "Callbacks", "Delivery", "ErrorTuple", "Info", "NoForm", "Outcome", "Request"]
 
 Request: TypeAlias = Union[ApprovalRequest, QuestionRequest, str]
 """A request that is answered manually, or its id."""
@@ -78,6 +78,13 @@ class Outcome(TypedDict):
 
 
 B = TypeVar("B")
+F_co = TypeVar("F_co", covariant=True)
 
 Begin: TypeAlias = Callable[[_native.Mailbox, int, Mapping[str, Any], Callbacks], B]
 """An operation of the core that takes options. The key names its jobs in the mailbox of the event loop."""
+
+
+class NoForm(Protocol[F_co]):
+    """A type that no value has."""
+
+    def no_form(self) -> F_co: ...

@@ -29,7 +29,14 @@ if TYPE_CHECKING:
         def __getitem__(self, name: str, /) -> Any: ...
         def __reduce__(self) -> str | tuple[T_co, ...]: ...
 
-    # mypy takes a union and an annotated type for values here, not for a `TypeForm`.
+    # Older releases of mypy take a `TypeForm` for Any, and newer ones use none in a union. Only mypy reads this branch.
+    MYPY = False
+    if MYPY:
+        from ._interface import NoForm as Form
+    else:
+        from typing_extensions import TypeForm as Form
+
+    # For mypy, unions and annotated types are values here.
     class _Union(Protocol[T_co]):
         @property
         def __args__(self) -> tuple[Any, ...]: ...
@@ -243,6 +250,6 @@ def _type_schema(schema: Any) -> TypeSchema | None:
 
 if TYPE_CHECKING:
     # The option `output`. One parameter instead of overloads: a checker explains a wrong option in one line.
-    OutputType: TypeAlias = type[T] | TypeForm[T] | Output[T] | _JsonSchema[T] | _Union[T] | _SpecialForm[T]
+    OutputType: TypeAlias = type[T] | Form[T] | Output[T] | _JsonSchema[T] | _Union[T] | _SpecialForm[T]
 else:
     OutputType = type | Output
