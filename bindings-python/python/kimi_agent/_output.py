@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
 from ._encode import kind_of, to_jsonable
 from ._errors import InvalidOption
 
+# mypy takes this name for true.
+MYPY = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Protocol, TypeAlias
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
         def __reduce__(self) -> str | tuple[T_co, ...]: ...
 
     # Older releases of mypy take a `TypeForm` for Any, and newer ones use none in a union. Only mypy reads this branch.
-    MYPY = False
     if MYPY:
         from ._interface import NoForm as Form
     else:
