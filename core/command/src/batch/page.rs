@@ -16,9 +16,13 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'n
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:96rem;padding:0 1rem}\
     table{border-collapse:collapse;width:100%}th,td{border-bottom:1px solid #8884;padding:.3rem .6rem;text-align:left;\
     vertical-align:top}.facts{width:auto}.jobs{overflow-x:auto}td.n{text-align:right;white-space:nowrap}\
-    td.t{min-width:11rem;overflow-wrap:anywhere}td.k{max-width:9rem;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}\
+    td.t{min-width:11rem;overflow-wrap:anywhere}td.k{min-width:8rem;overflow-wrap:anywhere}\
     pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.3rem 0;font:13px/1.5 ui-monospace,monospace}\
-    .failed{color:#c22}#only:checked~.jobs tr.good{display:none}:root{color-scheme:light dark}";
+    .failed{color:#b11;color:light-dark(#b11,#f99)}a{color:light-dark(#03c,#9bf)}#only:checked~.jobs tr.good{display:none}:root{color-scheme:light dark;\
+    background:light-dark(#fff,#121212);color:light-dark(#111,#eee)}\
+    @media(max-width:60rem){.jobs :is(table,tbody,tr,td){display:block}.jobs :is(th,td:empty){display:none}\
+    .jobs tr{border-bottom:1px solid #8888;padding:.5rem 0}.jobs td{border:0;padding:.1rem 0;text-align:left!important}\
+    .jobs td::before{content:attr(data-name) \": \";font-weight:600}.jobs td:has(details)::before{content:attr(data-name)}}";
 /// The longest text in a cell, in characters.
 const LONGEST: usize = 300;
 /// The longest answer, in characters.
@@ -116,8 +120,8 @@ impl Page {
         let mut facts = vec![("jobs", self.rows.len().to_string())];
         facts.extend(counts.iter().map(|(status, count)| (*status, count.to_string())));
         facts.push(("tokens", tokens.to_string()));
-        facts.push(("median duration", seconds(median)));
-        facts.push(("longest duration", seconds(longest)));
+        facts.push(("median duration", format!("{} s", seconds(median))));
+        facts.push(("longest duration", format!("{} s", seconds(longest))));
         facts.extend(errors.iter().map(|(code, count)| (*code, count.to_string())));
         let facts: String =
             facts.iter().map(|(name, value)| format!("<tr><th>{}<td class=n>{value}\n", escaped(name))).collect();
@@ -138,20 +142,22 @@ impl Page {
 
     fn row(&self, row: &Row) -> String {
         let status = match &row.error {
-            Some((code, text)) => format!("<td class=\"t failed\">{code}: {}", escaped(text)),
-            None => format!("<td>{}", row.status),
+            Some((code, text)) => format!("<td data-name=status class=\"t failed\">{code}: {}", escaped(text)),
+            None => format!("<td data-name=status>{}", row.status),
         };
         let class = if row.error.is_some() { "bad" } else { "good" };
         let link = row.recording.as_deref().map(|recording| {
             let name = recording.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let name = escaped(&short(&name));
-            format!("<a href=\"{}\" title=\"{name}\">{name}</a>", self.address(recording))
+            format!("<a href=\"{}\" title=\"{name}\">open</a>", self.address(recording))
         });
-        let key = escaped(&row.key);
+        // On a narrow screen each job is a list with these names.
         format!(
-            "<tr class={class}><td class=n>{}<td class=k title=\"{key}\">{key}<td class=t>{}{status}<td class=t>{}\
-             <td class=n>{}<td class=n>{}<td class=n>{}<td class=k>{}\n",
+            "<tr class={class}><td data-name=# class=n>{}<td data-name=key class=k>{}<td data-name=prompt class=t>{}{status}\
+             <td data-name=answer class=t>{}<td data-name=attempts class=n>{}<td data-name=seconds class=n>{}\
+             <td data-name=tokens class=n>{}<td data-name=recording>{}\n",
             row.index,
+            escaped(&row.key),
             escaped(&row.prompt),
             shown(&row.answer),
             row.attempts,
