@@ -224,6 +224,16 @@ async def test_event_with_unreadable_item_stays_typed() -> None:
     assert result.to_dict() == {"type": "ToolResult", "payload": UNREADABLE}
 
 
+async def test_unreadable_list_is_written_as_it_came() -> None:
+    value = {"is_error": False, "output": "a", "message": "", "display": {"type": "brief", "text": "b"}}
+    payload = {"tool_call_id": "t", "return_value": value}
+    script = [[{"event": {"type": "ToolResult", "payload": payload}}]]
+    async with create_session(executable=scripted_agent(script)) as session:
+        [result] = [event async for event in session.prompt("go") if isinstance(event, ToolResult)]
+    assert result.return_value.display == []
+    assert result.to_dict() == {"type": "ToolResult", "payload": payload}
+
+
 async def test_unreadable_extra_field_is_kept_unchanged() -> None:
     payload = '{"n":7,"huge":1e999,"half":"\\ud800"}'
     line = '{"jsonrpc":"2.0","method":"event","params":{"type":"StepBegin","payload":%s}}' % payload  # noqa: UP031

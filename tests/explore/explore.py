@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from . import messages, programs
 from .checks import Complaint
 from .choices import Choices, shrink
-from .programs import Program, make
+from .programs import Program
 
 Judge = Callable[[Program], list[Complaint]]
 SHRINK_SECONDS = 120.0
@@ -24,10 +25,15 @@ class Failure:
     """Whether it fails each time."""
 
 
+def make(choices: Choices, kind: str) -> Program:
+    """A program of this kind."""
+    return messages.make(choices) if kind == "messages" else programs.make(choices, kind == "exact")
+
+
 def program(seed: int, kind: str, number: int) -> tuple[list[int], Program]:
     """A program, and the choices that it is made of. The same arguments give the same one."""
     choices = Choices(Random(f"{seed}/{kind}/{number}"))
-    made = make(choices, kind == "exact")
+    made = make(choices, kind)
     return choices.recorded, made
 
 
@@ -41,7 +47,7 @@ def explore(seed: int, kind: str, number: int, judge: Judge, seconds: float = SH
 
     def fails(tried: list[int]) -> bool:
         nonlocal smallest
-        made = make(Choices(given=tried), kind == "exact")
+        made = make(Choices(given=tried), kind)
         wrong = judge(made)
         if wrong:
             smallest = Failure(made, wrong, steady=True)

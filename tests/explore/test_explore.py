@@ -19,6 +19,7 @@ from harness.scenario import OPS, load
 
 from explore.checks import Complaint, complaints
 from explore.explore import Failure, explore, program
+from explore.messages import ONCE, catalog
 from explore.player import Languages
 from explore.programs import Program
 from explore.run import KINDS, Judge, text
@@ -28,6 +29,8 @@ SEED = 0
 FEW = 3
 # The first two look at files. The others are calls of ACP, which have scenarios; most random programs speak Wire.
 NOT_MADE = {"read", "exists", "config_options", "set_config_option", "delete_session"}
+OF_OPERATIONS = ("exact", "racy")
+"""The kinds of programs that consist of any operations."""
 # By what programs are about, and so are not in every one of them.
 FAULTS = ("exit", "signal", "close_stdout", "raw", "raw_base64", "stderr", "stall", "never_answer", "error")
 
@@ -53,14 +56,14 @@ def test_seed_of_ci_has_each_operation() -> None:
     assert {op: ops[op] for op in OPS - NOT_MADE if ops[op] < FEW} == {}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", OF_OPERATIONS)
 def test_seed_of_ci_has_each_fault(kind: str) -> None:
     found = Counter(name for one in made(kind) for name in set(actions(one.scenario["agent"])))
     wanted = {*FAULTS, "wait_cancel", "wait_steer", "wait_file", "tool_call", "question", "external_tool", "parallel"}
     assert {name: found[name] for name in wanted if found[name] < FEW} == {}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", OF_OPERATIONS)
 def test_ci_seed_has_each_session_kind(kind: str) -> None:
     opened = [[op for op in one.scenario["program"] if op["op"] == "open"] for one in made(kind)]
     shared = [ops for ops in opened if "agent" in ops[0]]
@@ -68,6 +71,12 @@ def test_ci_seed_has_each_session_kind(kind: str) -> None:
     assert len(shared) >= FEW
     assert len(two) >= FEW
     assert len([ops for ops in two if ops in shared]) >= FEW
+
+
+def test_ci_seed_has_each_event() -> None:
+    turns = [turn for one in made("messages") for turn in one.scenario["agent"]["script"]["turns"]]
+    found = {json.loads(action["raw"])["params"]["type"] for turn in turns for action in turn if "raw" in action}
+    assert set(catalog()["events"]) - found == {*ONCE}
 
 
 def test_written_scenario_can_be_loaded(tmp_path: Path) -> None:

@@ -105,7 +105,9 @@ class Message:
             if value is not None:
                 found[name] = value.to_dict() if name in self._events else _plain(value)
         for name, value in self.extra.items():
-            found.setdefault(name, _plain(value))
+            # A list that could not be read is empty here, and in `extra` as it came.
+            if name not in found or found[name] == []:
+                found[name] = _plain(value)
         return found
 
     def to_dict(self) -> dict[str, Any]:

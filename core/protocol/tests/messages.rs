@@ -177,6 +177,18 @@ fn mismatched_payload_is_unknown_or_keeps_its_value() {
 }
 
 #[test]
+fn unreadable_list_is_written_once_as_it_came() {
+    let value = json!({"is_error": false, "output": "a", "message": "", "display": {"type": "brief", "text": "b"}});
+    let result = json!({"tool_call_id": "t", "return_value": value});
+    let event = read("ToolResult", &result);
+    let Event::ToolResult(read) = &event else { panic!("{event:?}") };
+    assert_eq!(read.return_value.display, []);
+    let text = serde_json::to_string(&event).expect("JSON");
+    assert_eq!(text.matches("\"display\"").count(), 1, "{text}");
+    assert_eq!(write(&event)["payload"], result);
+}
+
+#[test]
 fn unknown_fields_are_kept_at_every_level() {
     let event = read("Sparkle", &json!([1, {"a": null}]));
     let Event::Unknown(unknown) = &event else { panic!("{event:?}") };

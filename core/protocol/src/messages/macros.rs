@@ -77,7 +77,7 @@ macro_rules! message {
                 use $crate::messages::value::Field as _;
                 let mut map = serializer.serialize_map(None)?;
                 $(map.serialize_entry("type", $tag)?;)?
-                $(if !self.$field.is_absent() {
+                $(if !self.$field.is_absent() && !self.extra.has(message!(@wire $field $($wire)?)) {
                     map.serialize_entry(message!(@wire $field $($wire)?), &self.$field)?;
                 })*
                 self.extra.serialize_into(&mut map)?;

@@ -57,6 +57,13 @@ impl Extra {
         self.0.as_ref().is_none_or(|kept| kept.fields.is_empty() && kept.raw.is_empty())
     }
 
+    /// Returns whether a field that could not be read is kept under this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|kept| kept.fields.contains_key(name) || kept.raw.iter().any(|(raw, _)| raw == name))
+    }
+
     /// Returns all fields in the order of the message, except those of [`Extra::raw`].
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Value)> {
         self.0.iter().flat_map(|kept| kept.fields.iter())
