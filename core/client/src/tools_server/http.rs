@@ -55,11 +55,18 @@ pub(super) struct Limits {
     pub(super) patience: Duration,
     /// The limit of MCP sessions. At the limit the one that has been idle for longest is closed.
     pub(super) sessions: usize,
+    /// How often a call that runs reports to its client. Some clients give up calls that report nothing for a minute.
+    pub(super) report_interval: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { strangers: 128, patience: Duration::from_secs(1), sessions: 1024 }
+        Self {
+            strangers: 128,
+            patience: Duration::from_secs(1),
+            sessions: 1024,
+            report_interval: Duration::from_secs(10),
+        }
     }
 }
 
@@ -101,7 +108,13 @@ impl ToolsServer {
         let (tools, told) = offer(tools);
         let stop = CancellationToken::new();
         let (alive, ended) = mpsc::channel(1);
-        let tools = Tools { tools: tools.into(), calls, count: Arc::new(AtomicU64::new(1)), _alive: alive };
+        let tools = Tools {
+            tools: tools.into(),
+            calls,
+            count: Arc::new(AtomicU64::new(1)),
+            report_interval: limits.report_interval,
+            _alive: alive,
+        };
         let mut config = StreamableHttpServerConfig::default()
             .with_allowed_hosts([address.to_string()])
             // Agents are not web pages.

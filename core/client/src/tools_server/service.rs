@@ -3,10 +3,11 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig, Tool,
+    ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -23,6 +24,7 @@ pub(super) struct Tools {
     pub(super) tools: Arc<[Tool]>,
     pub(super) calls: CallSender,
     pub(super) count: Arc<AtomicU64>,
+    pub(super) report_interval: Duration,
     /// Held while any part of the server runs.
     pub(super) _alive: mpsc::Sender<Infallible>,
 }
@@ -62,8 +64,27 @@ impl ServerHandler for Tools {
             result = self.calls.call(call) => result,
             // The client has cancelled the call, or the server ends.
             () = context.ct.cancelled() => None,
+            never = report_progress(&context, self.report_interval) => match never {},
         };
         let result = result.unwrap_or_else(|| ToolReturnValue::error(format!("{name}: its turn has ended")));
         Ok(content::result(result).into())
     }
+}
+
+/// Reports at intervals that a call runs, if its client asks for reports. The progress is the time in seconds. Never returns.
+async fn report_progress(context: &RequestContext<RoleServer>, interval: Duration) -> Infallible {
+    if let Some(token) = context.meta.get_progress_token() {
+        let begun = tokio::time::Instant::now();
+        loop {
+            tokio::time::sleep(interval).await;
+            let seconds = begun.elapsed().as_secs();
+            let report = ProgressNotificationParam::new(token.clone(), begun.elapsed().as_secs_f64())
+                .with_message(format!("running for {seconds} s"));
+            if let Err(error) = context.peer.notify_progress(report).await {
+                tracing::debug!(%error, "the progress of a tool call cannot be reported");
+                break;
+            }
+        }
+    }
+    std::future::pending().await
 }

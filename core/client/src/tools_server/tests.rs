@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use rmcp::model::{CallToolRequestParams, ContentBlock};
-use rmcp::service::{RoleClient, RunningService};
+use rmcp::model::{CallToolRequestParams, ContentBlock, ProgressNotificationParam};
+use rmcp::service::{NotificationContext, RoleClient, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::{ClientLifecycleMode, ClientServiceExt as _};
+use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 
 use super::calls::{self, CallEvent, CallReceiver};
 use super::http::Limits;
@@ -24,6 +25,15 @@ const LIMIT: usize = 64 << 10;
 
 /// A client that knows the secret, of the protocol's versions with sessions or without.
 pub(crate) async fn client(endpoint: &ToolsEndpoint, sessions: bool) -> RunningService<RoleClient, ()> {
+    client_with((), endpoint, sessions).await
+}
+
+/// A client whose notifications this handler receives.
+pub(crate) async fn client_with<H: ClientHandler>(
+    handler: H,
+    endpoint: &ToolsEndpoint,
+    sessions: bool,
+) -> RunningService<RoleClient, H> {
     let secret = endpoint.headers[0].1.strip_prefix("Bearer ").expect("a secret");
     let config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
         .auth_header(secret)
@@ -34,11 +44,15 @@ pub(crate) async fn client(endpoint: &ToolsEndpoint, sessions: bool) -> RunningS
     } else {
         ClientLifecycleMode::Discover { preferred_versions: vec![rmcp::model::ProtocolVersion::V_2026_07_28] }
     };
-    ().serve_with_lifecycle(transport, lifecycle).await.expect("a client")
+    handler.serve_with_lifecycle(transport, lifecycle).await.expect("a client")
 }
 
 /// Calls a tool: whether it failed, and the texts of its result.
-pub(crate) async fn call(client: &RunningService<RoleClient, ()>, name: &'static str, args: Value) -> (bool, String) {
+pub(crate) async fn call<H: ClientHandler>(
+    client: &RunningService<RoleClient, H>,
+    name: &'static str,
+    args: Value,
+) -> (bool, String) {
     let arguments = args.as_object().cloned().expect("an object");
     let params = CallToolRequestParams::new(name).with_arguments(arguments);
     let result = client.call_tool(params).await.expect("a result");
@@ -304,7 +318,8 @@ async fn unauthenticated_connection_closes_after_timeout() {
 #[tokio::test]
 async fn oldest_unauthenticated_connection_is_closed_first() {
     let forever = Duration::from_secs(3600);
-    let (server, offer, calls) = start_with(Limits { strangers: 8, patience: forever, sessions: 8 }).await;
+    let (server, offer, calls) =
+        start_with(Limits { strangers: 8, patience: forever, sessions: 8, ..Limits::default() }).await;
     serve(calls, |_, _| ToolReturnValue::ok("done"));
     let endpoint = &offer.endpoint;
     let half = head(endpoint, "", "");
@@ -356,6 +371,34 @@ async fn idle_mcp_sessions_make_room_for_others() {
     assert_eq!(waiting.await.expect("an end"), (false, "done".to_owned()));
     drop(Arc::into_inner(busy).expect("the only one").cancel().await);
     server.close().await;
+}
+
+/// A client that passes on the reports of its calls.
+struct Reports(mpsc::UnboundedSender<f64>);
+
+impl ClientHandler for Reports {
+    async fn on_progress(&self, report: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        let _ = self.0.send(report.progress);
+    }
+}
+
+#[tokio::test]
+async fn running_call_reports_progress_to_its_client() {
+    for sessions in [true, false] {
+        let limits = Limits { report_interval: Duration::from_millis(1), ..Limits::default() };
+        let (server, offer, mut calls) = start_with(limits).await;
+        let (reporter, mut reports) = mpsc::unbounded_channel();
+        let client = Arc::new(client_with(Reports(reporter), &offer.endpoint, sessions).await);
+        let calling = Arc::clone(&client);
+        let waiting = tokio::spawn(async move { call(&calling, "add", json!({})).await });
+        let CallEvent::Call(held) = poll_fn(|cx| calls.poll_next(cx, true)).await else { panic!("no call") };
+        let (first, second) = (reports.recv().await.expect("a report"), reports.recv().await.expect("a report"));
+        assert!(0.0 < first && first < second, "{first} and {second}");
+        held.reply.send(ToolReturnValue::ok("done")).expect("awaited");
+        assert_eq!(waiting.await.expect("an end"), (false, "done".to_owned()));
+        drop(Arc::into_inner(client).expect("the only one").cancel().await);
+        server.close().await;
+    }
 }
 
 #[tokio::test]
