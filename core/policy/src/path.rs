@@ -29,7 +29,7 @@ const SOURCES: &[&str] = &[
 ];
 
 /// The path of a tool call, with the forms that rules compare.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FilePath {
     /// Every form that the path may have, for rules that deny: as written, and absolute and relative with and without links.
     forms: Vec<String>,

@@ -93,6 +93,13 @@ const COMMANDS: &[&str] = &[
     "git status # x",
     "tar xf a",
     "cat <<'E'\nx\nE",
+    "git log -p -- secrets",
+    "git checkout '*env'",
+    "awk 1 secrets",
+    "cd secrets; git init",
+    "cd $X; awk 1 key",
+    "find . -delete",
+    "mv secrets x",
 ];
 const PATHS: &[&str] = &[
     "src/a.py",
@@ -221,8 +228,8 @@ proptest! {
         sign in prop::sample::select(vec!["; ", " && ", " || ", "\n"]),
     ) {
         let call = |command: String| json!({"name": "Shell", "arguments": {"command": command}});
-        // The rest of a line with a comment is no command.
-        prop_assume!(sign == "\n" || !first.contains(" #"));
+        // The rest of a line with a comment, or with the end of a document, is no command.
+        prop_assume!(sign == "\n" || !(first.contains(" #") || first.contains("<<")));
         let decide = |command: String| decide(default, &deny, &ask, &allow, &call(command));
         let both = decide(format!("{first}{sign}{second}"));
         let strictest = decide(first.to_owned()).max(decide(second.to_owned()));

@@ -105,6 +105,26 @@ fn call() -> impl Strategy<Value = Value> {
             " "
         ),
         some(&["git `x`", "if x; git push", "cat src/*", "rm -r src", "sh -c 'git push x'"]).prop_map(str::to_owned),
+        some(&[
+            "cd src; git push mid",
+            "cd a; src lib",
+            "cd $X; tool src",
+            "cd $X; cat s*",
+            "cd; git init",
+            "cd /work && git init",
+            "git log -- 'a?c' 's*'",
+            "git log ':!x'",
+            "git rm -r src lib",
+            "git checkout src",
+            "git show x:mid",
+            "tool -xsrc --f=lib a=mid,abc",
+            "tool $X a*",
+            "tool \"$X\"",
+            "find -delete",
+            "find a -delete",
+            "mv src lib",
+        ])
+        .prop_map(str::to_owned),
     ];
     let file = || {
         let parts = [

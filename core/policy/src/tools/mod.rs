@@ -26,8 +26,6 @@ use patches::patch_paths;
 const MAX_ADDRESSES: usize = 100;
 /// How many files the words of the commands of a call may name.
 const MAX_OPERANDS: usize = 200;
-/// How many words of the commands of a call are looked at that may name files.
-const MAX_WORDS: usize = 1000;
 
 /// Tools that search for names, whose pattern is a path.
 const GLOBS: &[&str] = &["glob", "find", "findfiles", "filesearch"];
@@ -212,7 +210,7 @@ pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs, budget: &Rc<B
     let empty = Map::new();
     let work_dir = &WorkDir::new(work_dir, budget);
     let known = arguments::read(call.arguments.unwrap_or(&empty));
-    let mut taker = Taker { call, known, work_dir, needs, parts: Vec::new(), operands: 0, words: MAX_WORDS };
+    let mut taker = Taker { call, known, work_dir, needs, parts: Vec::new(), operands: 0 };
     let by_name = taker.kind_by_name();
     let by_agent = call.kind.and_then(Kind::parse);
     for kind in [by_name, by_agent].into_iter().flatten() {
@@ -253,8 +251,6 @@ struct Taker<'a> {
     parts: Vec<Part>,
     /// How many words of commands were looked at as files.
     operands: usize,
-    /// How many words may still name files.
-    words: usize,
 }
 
 impl<'a> Taker<'a> {

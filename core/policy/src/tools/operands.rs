@@ -139,33 +139,36 @@ impl Taker<'_> {
                 let is_of_commit = files.is_git && is_whole && !is_file && text.find(':').is_some_and(|at| at > 0);
                 // Other words are files only if they look like files, or are compared with rules that name them.
                 if self.needs.paths && (is_file || is_like_path) && !is_of_commit {
-                    let path = || place.resolve(piece, self.work_dir);
+                    let path = if place.moves { place.resolve(piece, self.work_dir) } else { path };
                     self.add_file(&files, files.of_word(&words, at), path, word, !is_file, place);
                 }
             }
-            if self.needs.paths && !shadow && files.may_name_file(&words, at) {
+            // Of more files, nothing is known in any case.
+            let is_cut = self.operands > MAX_OPERANDS;
+            if self.needs.paths && !shadow && !is_cut && files.may_name_file(&words, at) {
                 let is_word = !files.is_file(at) && !text.starts_with('-') && !is_like_path(text);
                 let mut found = hidden_names(text);
                 found.extend(Some(text).filter(|_| is_word));
+                // Half a set in braces is no glob.
+                let is_half = |name: &str| name.matches('{').count() != name.matches('}').count();
+                found.retain(|name| word.literal().is_some() || !is_half(name));
                 if let Some(link) = link.filter(|_| is_word || link != Some(text)) {
-                    let path = || place.resolve(link, self.work_dir).into_word();
+                    let path = place.resolve(link, self.work_dir).into_word();
                     self.add_file(&files, files.of_word(&words, at), path, word, true, place);
                 }
                 if !found.is_empty() && !files.uses.is_empty() {
-                    if self.words == 0 {
-                        self.add_rest(command);
-                        break;
-                    }
-                    self.words -= 1;
                     let folders = if place.is_known() { place.folders() } else { Vec::new() };
-                    let path = || FilePath::of_names(text, &found, &folders, self.work_dir);
+                    let path = FilePath::of_names(text, &found, &folders, self.work_dir);
                     self.add_file(&files, files.of_word(&words, at), path, word, true, place);
                 }
             }
         }
         if self.needs.paths && !shadow {
-            let path = || place.resolve(".", self.work_dir);
-            self.add_file(&files, files.of_folder(), path, &Word::Literal(".".to_owned()), true, place);
+            let uses: Vec<Use> = files.of_folder().collect();
+            if !uses.is_empty() {
+                let path = place.resolve(".", self.work_dir);
+                self.add_file(&files, uses.into_iter(), path, &Word::Literal(".".to_owned()), true, place);
+            }
         }
         command.outside = outside;
         if !shadow {
@@ -211,7 +214,7 @@ impl Taker<'_> {
         &mut self,
         files: &FileUses,
         uses: impl Iterator<Item = Use>,
-        path: impl Fn() -> FilePath,
+        path: FilePath,
         word: &Word,
         is_vague: bool,
         place: &Place,
@@ -219,7 +222,7 @@ impl Taker<'_> {
         let is_dynamic = word.literal().is_none();
         let is_option = word.text().starts_with('-');
         for of in uses {
-            let mut path = path();
+            let mut path = path.clone();
             if of.has_content {
                 path = path.with_content();
             }
@@ -300,9 +303,10 @@ fn pieces(text: &str) -> Vec<(&str, bool)> {
     pieces
 }
 
-/// Further texts inside of a word that can be the name of a file: values behind options and signs, and texts in quotes.
+/// Further texts inside of a word that can be the name of a file: values behind options and signs, also of lists, and texts in
+/// quotes.
 fn hidden_names(text: &str) -> Vec<&str> {
-    /// How many short options are joined, and how many texts in quotes a word has.
+    /// How many short options are joined, and how many values and texts in quotes a word has.
     const MAX_HIDDEN: usize = 16;
     let is_option = text.starts_with('-');
     let pieces = pieces(text).into_iter().filter(|(piece, is_whole)| !is_whole && !is_like_path(piece));
@@ -315,6 +319,7 @@ fn hidden_names(text: &str) -> Vec<&str> {
     for quote in ['"', '\''] {
         found.extend(text.split(quote).skip(1).step_by(2).take(MAX_HIDDEN));
     }
+    found.extend(text.split(['=', ':', '@', ',', '+']).skip(1).take(MAX_HIDDEN));
     found.retain(|name| !name.is_empty() && name.len() <= MAX_NAME && *name != text);
     found.sort_unstable();
     found.dedup();
