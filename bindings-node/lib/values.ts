@@ -89,16 +89,15 @@ export function isPlain(value: object): boolean {
   return prototype === null || (Object.getPrototypeOf(prototype) === null && tagOf(value) === "Object");
 }
 
-const valueOfPrimitive = [String, Number, Boolean, BigInt].map((boxed) => boxed.prototype.valueOf as (this: unknown) => unknown);
-
 /**
  * Whether an object has a primitive in it, such as `new String("a")` of any realm. JSON would have what its own `toString` or
  * `valueOf` returns.
  */
 export function isBoxed(value: object): boolean {
-  return valueOfPrimitive.some((valueOf) => {
+  const prototypes: object[] = [String.prototype, Number.prototype, Boolean.prototype, BigInt.prototype];
+  return prototypes.some((prototype) => {
     try {
-      valueOf.call(value);
+      prototype.valueOf.call(value);
       return true;
     } catch {
       return false;
