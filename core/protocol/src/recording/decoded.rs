@@ -8,10 +8,15 @@ use std::ops::Range;
 
 use memchr::memmem::Finder;
 
-use super::redact::{MASK, SHORTEST};
+use super::literals::Literals;
+use super::redact::{MASK, SHORTEST, SHORTEST_PART};
 
 /// The bytes that are decoded at a time, besides those of the longest secret.
 const CHUNK: usize = 64 << 10;
+/// The longest beginning of a secret that is found at the end of a text, in bytes.
+const LONGEST_BEGINNING: usize = 1 << 10;
+/// The longest escape that a text can end within, in bytes.
+const LONGEST_TOKEN: usize = 16;
 /// Stands for the end of a text of JSON. No text in UTF-8 has this byte.
 const BARRIER: u8 = 0xff;
 /// The entities of HTML with names.
@@ -33,12 +38,7 @@ impl Decoded {
         self.has_escaped |= secret.contains(['"', '\\']) || secret.contains(char::is_control);
         let latin = secret.chars().map(|letter| u8::try_from(u32::from(letter)).ok()).collect::<Option<Vec<u8>>>();
         for form in [Some(secret.as_bytes().to_vec()), latin].into_iter().flatten() {
-            let (mut bytes, mut at) = (Vec::new(), 0);
-            while at < form.len() {
-                let (token, next) = token(&form, at, false);
-                bytes.extend_from_slice(token.bytes());
-                at = next;
-            }
+            let (bytes, _) = decoded(&form, false);
             // A secret that looks encoded itself is decoded to its own text if an encoder has spelled all of it.
             self.add_bytes(&bytes);
             self.add_bytes(&form);
@@ -52,12 +52,14 @@ impl Decoded {
         }
     }
 
-    /// Returns the line with the mask in place of secrets that are spelled in another way.
-    pub(super) fn masked<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
+    /// Returns the line with the mask in place of secrets that are spelled in another way, and of beginnings of such secrets
+    /// at the ends of texts: an agent can send a text again with more. The main search finds the spellings of `known`, also
+    /// if a text ends within one, so that they stay.
+    pub(super) fn masked<'a>(&self, line: &'a [u8], known: &Literals) -> Cow<'a, [u8]> {
         if self.secrets.is_empty() || !self.may_hide(line) {
             return Cow::Borrowed(line);
         }
-        let mut found = self.found(line);
+        let mut found = self.found(line, known);
         if found.is_empty() {
             return Cow::Borrowed(line);
         }
@@ -84,8 +86,8 @@ impl Decoded {
         })
     }
 
-    /// Returns the places of secrets in the line, except those in their own spelling.
-    fn found(&self, line: &[u8]) -> Vec<Range<usize>> {
+    /// Returns the places of secrets in the line, except those in known spellings.
+    fn found(&self, line: &[u8], known: &Literals) -> Vec<Range<usize>> {
         let is_json = line.trim_ascii_start().starts_with(b"{") || line.trim_ascii_start().starts_with(b"[");
         let mut found = Vec::new();
         // Each decoded byte, and where its token begins.
@@ -106,9 +108,17 @@ impl Decoded {
                     let last = begin + secret.needle().len() - 1;
                     let end = starts[last..].iter().find(|start| **start > starts[last]).copied().unwrap_or(at);
                     let range = starts[begin]..end;
-                    if &line[range.clone()] != secret.needle() {
+                    let spelled = &line[range.clone()];
+                    if spelled != secret.needle() && !known.has_secret(spelled) {
                         found.push(range);
                     }
+                }
+            }
+            if is_json {
+                let mut start = 0;
+                for end in memchr::memchr_iter(BARRIER, &bytes) {
+                    found.extend(self.beginning(line, &bytes[start..end], &starts[start..=end], known));
+                    start = end + 1;
                 }
             }
             starts.pop();
@@ -119,6 +129,77 @@ impl Decoded {
         }
         found
     }
+}
+
+impl Decoded {
+    /// Returns the place of the beginning of a secret with which a text ends, if it is spelled in another way. The text may end
+    /// within an escape. `starts` has one more place than the text has bytes.
+    fn beginning(&self, line: &[u8], text: &[u8], starts: &[usize], known: &Literals) -> Option<Range<usize>> {
+        let end = *starts.last()?;
+        let reach = text.len().saturating_sub(LONGEST_BEGINNING);
+        let begins = |begin: usize, last: usize| {
+            let part = &text[begin..last];
+            let range = starts[begin]..end;
+            // Each byte that is spelled as itself is one byte of the line.
+            let is_encoded = end - starts[begin] > part.len();
+            let is_beginning =
+                |secret: &Finder<'_>| secret.needle().len() > part.len() && secret.needle().starts_with(part);
+            let is_found =
+                is_encoded && self.secrets.iter().any(is_beginning) && !known.may_begin(&line[range.clone()]);
+            is_found.then_some(range)
+        };
+        // An escape that is not complete is decoded to other characters.
+        let near = (reach..text.len()).rev().take_while(|at| end - starts[*at] <= LONGEST_TOKEN);
+        let cuts = near.filter(|at| may_continue(&line[starts[*at]..end]));
+        let lasts = std::iter::once(text.len()).chain(cuts);
+        let found = lasts
+            .filter_map(|last| (reach..(last + 1).saturating_sub(SHORTEST_PART)).find_map(|begin| begins(begin, last)));
+        found.min_by_key(|range| range.start)
+    }
+}
+
+/// Returns whether a text is an escape that is not complete.
+fn may_continue(text: &[u8]) -> bool {
+    let is_hex = |digits: &[u8], length: usize| digits.len() < length && digits.iter().all(u8::is_ascii_hexdigit);
+    match text {
+        [b'%', rest @ ..] => {
+            let mut rest = rest;
+            while let Some(inner) = rest.strip_prefix(b"25") {
+                rest = inner;
+            }
+            is_hex(rest, 2)
+        }
+        [b'&', name @ ..] => {
+            let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'#';
+            name.strip_suffix(b"amp;").unwrap_or(name).iter().all(is_name)
+        }
+        // The escapes of the line are complete.
+        [b'\\', b'\\', rest @ ..] => match &rest[rest.iter().take_while(|byte| **byte == b'\\').count()..] {
+            [b'u', b'{', digits @ ..] => is_hex(digits, 7),
+            [b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B', _, _, low @ ..] => {
+                let low = &low[low.iter().take_while(|byte| **byte == b'\\').count()..];
+                low.strip_prefix(b"u").map_or(low.is_empty(), |digits| is_hex(digits, 4))
+            }
+            [b'u', digits @ ..] => is_hex(digits, 4),
+            [b'U', digits @ ..] => is_hex(digits, 8),
+            [b'x', digits @ ..] => is_hex(digits, 2),
+            octal => octal.len() < 3 && octal.iter().all(|digit| matches!(digit, b'0'..=b'7')),
+        },
+        _ => false,
+    }
+}
+
+/// Returns the decoded text, with the place in the text that each byte of it comes from, and the end of the text.
+pub(crate) fn decoded(text: &[u8], is_json: bool) -> (Vec<u8>, Vec<usize>) {
+    let (mut bytes, mut starts, mut at) = (Vec::new(), Vec::new(), 0);
+    while at < text.len() {
+        let (token, next) = token(text, at, is_json);
+        bytes.extend_from_slice(token.bytes());
+        starts.resize(bytes.len(), at);
+        at = next;
+    }
+    starts.push(at);
+    (bytes, starts)
 }
 
 /// What a part of a text is decoded to: at most one character.
@@ -263,13 +344,17 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::Value;
 
+    use super::super::literals::Kind;
     use super::super::spellings::percent_encoded;
     use super::*;
 
     fn shown(secret: &str, line: &str) -> String {
         let mut decoded = Decoded::default();
         decoded.add(secret);
-        String::from_utf8(decoded.masked(line.as_bytes()).into_owned()).unwrap()
+        let mut known = Literals::default();
+        known.add(secret, MASK, Kind::Secret);
+        known.sort();
+        String::from_utf8(decoded.masked(line.as_bytes(), &known).into_owned()).unwrap()
     }
 
     fn json(text: &str) -> String {
@@ -330,8 +415,11 @@ mod tests {
         ] {
             for spelled in spellings(secret) {
                 let inner = spelled.trim_matches('"');
-                // The main search finds the secret itself.
-                if inner.contains(secret) {
+                // The main search finds the spellings of JSON.
+                let mut known = Literals::default();
+                known.add(secret, MASK, Kind::Secret);
+                let spelled = json(inner);
+                if known.iter().any(|known| Finder::new(&known.text).find(spelled.as_bytes()).is_some()) {
                     continue;
                 }
                 let line = format!("{{\"a\":{},\"b\":\"c\\\\\"}}", json(&format!("before {inner} after")));

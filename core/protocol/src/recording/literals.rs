@@ -95,6 +95,21 @@ impl Literals {
         &self.list[self.starts[first]..self.starts[first + 1]]
     }
 
+    /// Returns whether a text is a spelling of a secret.
+    pub(super) fn has_secret(&self, text: &[u8]) -> bool {
+        self.secrets_from(text).any(|known| known == text)
+    }
+
+    /// Returns whether a spelling of a secret begins with a text.
+    pub(super) fn may_begin(&self, text: &[u8]) -> bool {
+        self.secrets_from(text).any(|known| known.starts_with(text))
+    }
+
+    fn secrets_from(&self, text: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let literals = text.first().map_or(&[][..], |first| self.of(*first)).iter();
+        literals.filter(|literal| literal.kind == Kind::Secret).map(|literal| &*literal.text)
+    }
+
     pub(super) fn iter(&self) -> std::slice::Iter<'_, Literal> {
         self.list.iter()
     }

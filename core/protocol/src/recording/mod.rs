@@ -28,6 +28,8 @@ use std::time::Instant;
 use serde::Serialize;
 use serde::de::IgnoredAny;
 
+pub(crate) use decoded::decoded;
+
 pub use comparison::{Difference, difference};
 pub use entry::{
     AgentName, CallEntry, CallKind, Decider, DecisionEntry, EndEntry, EndReason, Entry, ErrorText, GapEntry,

@@ -22,7 +22,7 @@ use super::spellings::encoded;
 /// Shorter secrets, such as `true` or `kimi`, are too common.
 pub(super) const SHORTEST: usize = 6;
 /// Shorter beginnings of secrets are not replaced by themselves.
-const SHORTEST_PART: usize = 4;
+pub(super) const SHORTEST_PART: usize = 4;
 /// The beginning of a command to a terminal.
 const ESCAPE: &[u8] = b"\\u001b[";
 /// The replacement for a secret.
@@ -241,8 +241,8 @@ impl Redactor {
     /// like an escape stays, unless a secret is in it.
     pub(super) fn readable<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
         let line = match plain(line, Level::Line) {
-            Cow::Borrowed(line) => self.decoded.masked(line),
-            Cow::Owned(line) => Cow::Owned(self.decoded.masked(&line).into_owned()),
+            Cow::Borrowed(line) => self.decoded.masked(line, &self.literals),
+            Cow::Owned(line) => Cow::Owned(self.decoded.masked(&line, &self.literals).into_owned()),
         };
         let Cow::Owned(deep) = plain(&line, Level::Text) else { return line };
         let masks = |line: &[u8]| memchr::memmem::find_iter(&self.redacted_readable(line), MASK).count();

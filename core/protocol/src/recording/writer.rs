@@ -408,7 +408,16 @@ impl Piece {
     fn compare(&mut self, next: &[u8], scan: &Scan<'_>) -> bool {
         let Some(growing) = self.growing.take() else { return false };
         let end = self.text.len();
-        if self.text.is_empty() || !next.starts_with(&self.text) {
+        if !next.starts_with(&self.text) {
+            // In the same text with more, all of the secret can be replaced already.
+            let same = self.text.iter().zip(next).take_while(|(one, other)| one == other).count();
+            let is_replaced = same >= growing && next[same..].starts_with(MASK.as_bytes());
+            if is_replaced {
+                self.cuts.push((same..end, MASK.to_owned()));
+            }
+            return is_replaced;
+        }
+        if self.text.is_empty() {
             return false;
         }
         match scan.matches.iter().find(|one| one.range.start < end && end < one.range.end) {

@@ -159,6 +159,49 @@ fn secret_in_pieces_is_masked_in_first_one() {
     }
 }
 
+/// Ways in which an agent can spell a text within a text.
+const SPELLINGS: [fn(&str) -> String; 7] = [
+    |text| text.to_owned(),
+    |text| serde_json::to_string(text).unwrap().trim_matches('"').to_owned(),
+    |text| text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect(),
+    |text| text.chars().map(|letter| format!("&#{};", u32::from(letter))).collect(),
+    |text| text.replace('&', "&amp;").replace('"', "&quot;"),
+    |text| text.bytes().map(|byte| format!("%25{byte:02x}")).collect(),
+    |text| text.bytes().map(|byte| format!("\\x{byte:02x}")).collect(),
+];
+
+#[test]
+fn secret_in_growing_text_is_masked_from_its_first_letters() {
+    let secrets = [
+        "Zq7vErYs3cr3tTok",
+        "Zq7\"vErYs3cr3t",
+        "Zq7\\vErYs3cr3t",
+        "Zq7vErYs\n3cr3t",
+        "Zq7vE€rYs3crö3t",
+        "Zq7v\u{1f600}rYs3cr",
+    ];
+    for (secret, spelled) in secrets.iter().flat_map(|secret| SPELLINGS.map(|spelled| (secret, spelled(secret)))) {
+        for (before, after) in [("", " end"), ("out: ", ""), ("{\"k\":\"", "\"}")] {
+            let (mut writer, mut file) = writer(redactor(&[secret], &[]));
+            let text = format!("{before}{spelled}{after}");
+            for (end, letter) in text.char_indices() {
+                let message = Form::AcpArguments.message(&text[..end + letter.len_utf8()], 0).to_string();
+                writer.message(&mut file, 0.0, Side::Agent, message.as_bytes(), true);
+            }
+            writer.finish(&mut file);
+            for message in messages(&file) {
+                let found = Form::AcpArguments.text(&message);
+                let part = found[before.len().min(found.len())..].trim_end_matches(after);
+                // At most three characters, in their spelling, and a part of the fourth one.
+                let spelling = spelled.len().div_ceil(secret.len());
+                let is_short = spelled.starts_with(part) && part.len() <= 3 + 5 * (spelling - 1);
+                let is_rest = after.contains(part.trim_start_matches("***"));
+                assert!(is_short || is_rest || part.is_empty(), "{secret:?} as {spelled:?}: {found:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn other_texts_stay_as_they_are() {
     for form in FORMS.into_iter().filter(|form| !form.repeats()) {
