@@ -30,6 +30,7 @@ pub mod options;
 pub mod output;
 pub mod printable;
 pub mod recording;
+mod repeats;
 pub mod secrets;
 mod service;
 pub mod spelling;

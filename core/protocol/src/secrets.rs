@@ -3,14 +3,19 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::Value;
+
+use crate::recording::decoded;
 
 /// Shorter values, such as `true` or `kimi`, are too common.
 const SHORTEST: usize = 6;
 /// Longer values are found by their pieces of this length.
 const PIECE: usize = 32;
+/// The length of a character of a value in its longest spelling, such as `\u0061`.
+const LONGEST_SPELLING: usize = 8;
 /// The replacement for a secret.
 const MASK: &str = "***";
 
@@ -57,7 +62,10 @@ impl Secrets {
         let as_json = String::from_utf8_lossy(secret);
         let as_json = serde_json::to_string(&as_json).unwrap_or_default();
         let as_json = as_json.get(1..as_json.len().saturating_sub(1)).unwrap_or_default().as_bytes();
-        for form in [secret, as_json].into_iter().skip(usize::from(secret == as_json)) {
+        let decoded = decoded(secret, false).0;
+        let mut forms = vec![secret, as_json, &decoded];
+        forms.dedup();
+        for form in forms {
             if form.len() < SHORTEST {
                 continue;
             }
@@ -71,20 +79,15 @@ impl Secrets {
         }
     }
 
-    /// Returns the beginning of a line as text, with `***` in place of the values.
+    /// Returns the beginning of a line as text, with `***` in place of the values, also if they are encoded.
     pub fn shown(&self, line: &[u8], limit: usize) -> String {
-        let window = &line[..line.len().min(limit + PIECE)];
+        let window = &line[..line.len().min(limit.saturating_add(PIECE * LONGEST_SPELLING))];
         let limit = limit.min(window.len());
         let mut secret = vec![false; window.len()];
-        for at in 0..window.len() {
-            let rest = &window[at..];
-            let Some(start) = rest.get(..SHORTEST).map(prefix) else { break };
-            for known in self.known.iter().filter(|known| known.prefix == start) {
-                let len = usize::from(known.len);
-                if rest.get(..len).is_some_and(|piece| self.state.hash_one(piece) == known.hash) {
-                    secret[at..at + len].fill(true);
-                }
-            }
+        self.find(window, |range| secret[range].fill(true));
+        if !self.known.is_empty() && memchr::memchr3(b'\\', b'%', b'&', window).is_some() {
+            let (text, starts) = decoded(window, false);
+            self.find(&text, |range| secret[starts[range.start]..starts[range.end]].fill(true));
         }
         let mut shown = Vec::with_capacity(limit);
         for at in 0..limit {
@@ -95,6 +98,22 @@ impl Secrets {
             }
         }
         String::from_utf8_lossy(&shown).into_owned()
+    }
+}
+
+impl Secrets {
+    /// Calls `found` with the places of the values in a text.
+    fn find(&self, text: &[u8], mut found: impl FnMut(Range<usize>)) {
+        for at in 0..text.len() {
+            let rest = &text[at..];
+            let Some(start) = rest.get(..SHORTEST).map(prefix) else { break };
+            for known in self.known.iter().filter(|known| known.prefix == start) {
+                let len = usize::from(known.len);
+                if rest.get(..len).is_some_and(|piece| self.state.hash_one(piece) == known.hash) {
+                    found(at..at + len);
+                }
+            }
+        }
     }
 }
 
@@ -121,6 +140,8 @@ mod tests {
             ("nothing of it: sk-canary-2".to_owned(), "nothing of it: sk-canary-2"),
             ("sk-canary-1sk-canary-1".to_owned(), "***"),
             (String::new(), ""),
+            (r#"{"q":"\u0065\u006e\u0076-canary",}"#.to_owned(), r#"{"q":"***",}"#),
+            ("%73k%2Dcanary%2D1, env&#45;canary".to_owned(), "***, ***"),
         ] {
             assert_eq!(secrets.shown(line.as_bytes(), 1000), shown);
         }

@@ -160,7 +160,10 @@ impl Connection {
     /// The agent has answered one of our calls.
     pub(super) fn response(&mut self, id: &str, outcome: std::result::Result<Json, RpcFailure>, now: Instant) {
         let Some(PendingCall { key, call, .. }) = self.calls.remove(id) else {
-            tracing::warn!(id, "late answer, or answer to an unknown call, ignored");
+            if let Some(count) = self.repeats.count("answer") {
+                let id = self.shown(id);
+                tracing::warn!(id, count, "late answer, or answer to an unknown call, ignored");
+            }
             return;
         };
         if matches!(call, Call::Initialize(_)) {
@@ -190,9 +193,16 @@ impl Connection {
         match (handshake, outcome) {
             (Some(id), Err(failure)) => self.response(&id, Err(failure), now),
             (_, Err(RpcFailure { code, message, .. })) => {
-                tracing::warn!(code, message, "the agent could not read a line of this SDK");
+                if let Some(count) = self.repeats.count("refusal") {
+                    let message = self.shown(&message);
+                    tracing::warn!(code, message, count, "the agent could not read a line of this SDK");
+                }
             }
-            (_, Ok(_)) => tracing::warn!("an answer of the agent has no id; it is ignored"),
+            (_, Ok(_)) => {
+                if let Some(count) = self.repeats.count("answer without id") {
+                    tracing::warn!(count, "an answer of the agent has no id; it is ignored");
+                }
+            }
         }
     }
 

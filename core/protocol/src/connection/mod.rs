@@ -61,6 +61,7 @@ use crate::messages::{
 };
 use crate::printable::printable_line;
 use crate::recording::{Recorder, Side};
+use crate::repeats::Repeats;
 use crate::telemetry::Tracker;
 
 /// The target of the log records that show each message between the SDK and the agent, at the level `trace`.
@@ -234,6 +235,7 @@ pub struct Connection {
     status: Option<Arc<StatusUpdate>>,
     usage: TokenUsage,
     invalid_lines: invalid_lines::InvalidLines,
+    repeats: Repeats,
     /// The option `model`, for hints in errors.
     model: Option<Box<str>>,
     /// How long the end of a turn waits for the agent's records of it. `None` if the records are not read.
@@ -281,6 +283,7 @@ impl Connection {
             status: None,
             usage: TokenUsage::default(),
             invalid_lines: invalid_lines::InvalidLines::default(),
+            repeats: Repeats::default(),
             model: None,
             records_timeout: None,
             session_budget: None,
@@ -430,6 +433,11 @@ impl Connection {
         }
     }
 
+    /// Returns the beginning of a text of the agent as logs show it: in one line, without values that may be secrets.
+    fn shown(&self, text: &str) -> String {
+        printable_line(&self.sources.secrets.shown(text.as_bytes(), SHOWN)).into_owned()
+    }
+
     fn handle_incoming(&mut self, incoming: Incoming, line: &[u8], now: Instant) {
         match incoming {
             Incoming::Event(event) => self.handle_event(event, line, now),
@@ -460,7 +468,10 @@ impl Connection {
                 self.handle_echo(&method)
             }
             Incoming::UnknownMethod { rpc_id, method, params } => {
-                tracing::warn!(method, "the agent calls a method that is not known; it is refused");
+                if let Some(count) = self.repeats.count("method") {
+                    let method = self.shown(&method);
+                    tracing::warn!(method, count, "the agent calls a method that is not known; it is refused");
+                }
                 let reason = format!("method not found: {method}");
                 let refusal = self.dialect.refuse(&rpc_id, requests::METHOD_NOT_FOUND, &reason);
                 self.transmit(refusal);

@@ -603,12 +603,18 @@ impl Connection {
     fn refuse(&mut self, rpc_id: &str, request: &Event) {
         let (code, reason) = match request {
             Event::Unknown(UnknownEvent { kind, error: Some(error), .. }) => {
-                tracing::warn!(kind, error, "a request's payload can't be read; it is refused");
+                if let Some(count) = self.repeats.count("payload") {
+                    let (kind, error) = (self.shown(kind), self.shown(error));
+                    tracing::warn!(kind, error, count, "a request's payload can't be read; it is refused");
+                }
                 (INVALID_PARAMS, format!("{kind}: {error}"))
             }
             other => {
                 let kind = other.type_name();
-                tracing::warn!(kind, "a request of an unknown type; it is refused");
+                if let Some(count) = self.repeats.count("request") {
+                    let kind = self.shown(kind);
+                    tracing::warn!(kind, count, "a request of an unknown type; it is refused");
+                }
                 (METHOD_NOT_FOUND, format!("unknown request type: {kind}"))
             }
         };

@@ -15,7 +15,6 @@ use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::json::object;
 use crate::messages::{Content, ContentPart, Event, Json, TokenUsage, TurnBegin, TurnEnd};
-use crate::printable::printable_line;
 use crate::recording::{CallKind, Entry, RecordsEntry};
 use crate::turn_records::TurnReport;
 
@@ -435,7 +434,7 @@ impl Connection {
         match outcome {
             Ok(Answer { status: word, stop_reason, steps }) => {
                 let status = TurnStatus::named(&word).unwrap_or_else(|| {
-                    tracing::warn!(reason = %printable_line(&word), "the turn ended for a reason that is not known");
+                    tracing::warn!(reason = self.shown(&word), "the turn ended for a reason that is not known");
                     TurnStatus::Finished
                 });
                 if let Some(turn) = &mut self.turn {

@@ -47,6 +47,7 @@ impl Connection {
     /// Logs that a request has waited this long for its answer. `subject` is the action, the tool or the hook.
     pub(super) fn log_waiting(&mut self, kind: &HandlerKind, manual: bool, subject: &str, waited: Duration) {
         let handler = kind.as_str();
+        let subject = &*self.shown(subject);
         let is_named = matches!(kind, HandlerKind::Tool | HandlerKind::Hook);
         let cause = format!("waiting {}", if is_named { subject } else { "" });
         if !self.warns(kind, Some(&cause)) {
@@ -112,7 +113,7 @@ impl Connection {
                 let (option, yolo) = (self.sources.naming.name("on_approval"), self.sources.naming.name("yolo"));
                 tracing::warn!(
                     target: HANDLERS,
-                    action = request.action,
+                    action = self.shown(&request.action),
                     "the agent asked for an approval, and it was rejected because no handler answers: set `{option}`, or `{yolo}` to \
                      approve everything. Further rejections are not logged"
                 );
@@ -127,7 +128,7 @@ impl Connection {
             }
             Event::ToolCallRequest(call) if self.warns(&HandlerKind::Tool, None) => {
                 let option = self.sources.naming.name("tools");
-                let name = &call.name;
+                let name = self.shown(&call.name);
                 tracing::warn!(
                     target: HANDLERS,
                     name,
@@ -137,7 +138,7 @@ impl Connection {
             }
             Event::HookRequest(hook) if self.warns(&HandlerKind::Hook, None) => {
                 let option = self.sources.naming.name("hooks");
-                let subscription = &hook.subscription_id;
+                let subscription = self.shown(&hook.subscription_id);
                 tracing::warn!(
                     target: HANDLERS,
                     subscription,

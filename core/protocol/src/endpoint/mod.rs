@@ -24,7 +24,7 @@ use crate::dialect::OpeningSession;
 use crate::error::Error;
 use crate::json::{Key as Text, borrowed, object};
 use crate::jsonrpc::{self, Message, Params, RpcFailure};
-use crate::printable::printable_line;
+use crate::repeats::Repeats;
 
 /// The limit of bytes of messages that are kept for sessions without an id.
 const MAX_KEPT: usize = 1 << 20;
@@ -181,6 +181,7 @@ pub struct Endpoint {
     abandoned: BTreeSet<ConnectionKey>,
     /// Lines of sessions whose id is not known yet, with the session's id.
     kept: Vec<(String, Vec<u8>)>,
+    repeats: Repeats,
     transmit: Vec<u8>,
 }
 
@@ -386,8 +387,11 @@ impl Endpoint {
     }
 
     fn route_answer(&mut self, id: &str, outcome: Result<&&RawValue, &RpcFailure>) -> Route {
-        let unknown = || {
-            tracing::warn!(id = %printable_line(id), "the agent answered a call that does not exist, or did so twice");
+        let repeats = &mut self.repeats;
+        let mut unknown = || {
+            if let Some(count) = repeats.count("answer") {
+                tracing::warn!(count, "the agent answered a call that does not exist, or did so twice");
+            }
             Route::Nowhere
         };
         let Ok(number) = id.parse::<u64>() else { return unknown() };
