@@ -98,7 +98,7 @@ def _of(choices: Choices, name: str, depth: int) -> Any:
 
 
 def _value(choices: Choices, kind: Json, depth: int) -> Any:
-    of = kind.get("of")
+    of: Any = kind.get("of")
     if kind["kind"] == "ref":
         return _of(choices, of, depth + 1)
     if kind["kind"] == "optional":
