@@ -369,8 +369,11 @@ impl Policy {
             // Of parts with the same decision, the first one that decides counts: a shadow decides only if it is denied or asked. A rule
             // that asks says more than the default.
             let is_stricter = strictest.as_ref().is_none_or(|(known, known_part)| {
-                let says_more = known_part.shadow
-                    || verdict.decision == Decision::Ask && verdict.rule.is_some() && known.rule.is_none();
+                let says_more = match (verdict.rule.is_some(), known.rule.is_some()) {
+                    (true, false) if verdict.decision == Decision::Ask => true,
+                    (false, true) if verdict.decision == Decision::Ask => false,
+                    _ => known_part.shadow,
+                };
                 verdict.decision > known.decision || verdict.decision == known.decision && says_more
             });
             if is_stricter {

@@ -292,13 +292,13 @@ impl EventQueue {
         self.intake().push(event.into(), step, size);
     }
 
-    /// Wakes the reader if it waits and an event is in the queue. Returns whether it did.
-    pub(crate) fn wake(&self) -> bool {
+    /// Wakes the reader if it waits and an event is in the queue.
+    pub(crate) fn wake(&self) {
         let reader = {
             let mut state = self.lock();
             if state.waiting.is_empty() { None } else { state.reader.take() }
         };
-        reader.map(Waker::wake).is_some()
+        reader.into_iter().for_each(Waker::wake);
     }
 
     /// Closes the queue: wakes the reader, and ends the waits of `result()`.

@@ -44,8 +44,8 @@ pub(crate) struct ProcessTask {
     /// Whether the process accepts no more sessions.
     spent: Arc<std::sync::atomic::AtomicBool>,
     still_running: Arc<OnceLock<Box<Error>>>,
-    /// Whether a reader was woken. It should take its events before more is read.
-    yield_after_wake: bool,
+    /// Whether more was there to read than one read takes.
+    yield_before_wait: bool,
 }
 
 enum Woken {
@@ -81,7 +81,7 @@ impl ProcessTask {
             is_shared,
             spent: Arc::clone(&handle.spent),
             still_running: Arc::clone(&handle.still_running),
-            yield_after_wake: false,
+            yield_before_wait: false,
         };
         (handle, task)
     }
@@ -123,9 +123,10 @@ impl ProcessTask {
                     continue;
                 }
             }
-            if std::mem::take(&mut self.yield_after_wake) {
-                // In a runtime with one thread the reader then finds its events in the processor's caches, and the
-                // memory that it frees is reused for the next events.
+            if std::mem::take(&mut self.yield_before_wait) {
+                // An agent that writes without end must not stop the other tasks of the runtime's thread, whether its lines make
+                // events or not. The reader then finds its events in the processor's caches, and the memory that it frees is
+                // reused for the next events.
                 tokio::task::yield_now().await;
             }
             let passed = {
@@ -304,12 +305,11 @@ impl ProcessTask {
             }
         }
         self.reader.release();
-        let mut woken = false;
         for session in self.sessions.drivers.iter_mut() {
-            woken |= session.in_span(|session| session.wake_readers(&mut self.io));
+            session.in_span(|session| session.wake_readers(&mut self.io));
         }
         self.io.writer.push(self.io.endpoint.poll_transmit());
-        self.yield_after_wake = woken && self.reader.take_was_full();
+        self.yield_before_wait = self.reader.take_was_full();
         is_left
     }
 

@@ -516,18 +516,16 @@ impl SessionDriver {
         }
     }
 
-    /// Wakes the readers of the queues, once for all new events. Returns whether one was woken.
-    pub(super) fn wake_readers(&mut self, io: &mut Io) -> bool {
+    /// Wakes the readers of the queues, once for all new events.
+    pub(super) fn wake_readers(&mut self, io: &mut Io) {
         self.flush(io);
         self.answer_discarded_requests();
         self.flush(io);
         self.handlers.start_due();
         self.connection.release();
-        let mut woken = false;
         for channel in self.turns.values().chain(self.replays()).chain(&self.outside) {
-            woken |= channel.events.wake();
+            channel.events.wake();
         }
-        woken
     }
 
     /// Gives the default answer to requests that were discarded unread.

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use super::policy::AskedAbout;
 use super::requests::{INTERNAL_ERROR, ReplyTo, RequestKey};
 use super::{Connection, Output, Scope};
 use crate::answers::Approval;
@@ -22,6 +23,8 @@ pub(super) struct Held {
     pub(super) request: Event,
     /// The call, as rules see it.
     pub(super) call: ToolCallInfo,
+    /// What the program is asked.
+    pub(super) asked: Option<AskedAbout>,
 }
 
 impl Connection {
@@ -58,10 +61,12 @@ impl Connection {
     }
 
     /// Asks the program about a request that a rule asks about.
-    pub(super) fn ask_first(&mut self, held: Held, decision: PolicyDecision, now: Instant) {
+    pub(super) fn ask_first(&mut self, mut held: Held, decision: PolicyDecision, now: Instant) {
         let key = self.new_key();
         let scope = held.scope;
-        let mut asked = approval_of(&held);
+        let asked = approval_of(&held.request, &held.call);
+        held.asked = Some(self.approved.asked(&asked, &decision));
+        let mut asked = Event::from(asked);
         asked.set_origin(RequestOrigin { session: self.number, request: key });
         let size = serde_json::to_string(&asked).map_or(0, |json| json.len());
         self.outputs.push_back(Output::Event { scope, event: Box::new(asked.clone()), size });
@@ -71,8 +76,8 @@ impl Connection {
 }
 
 /// Returns the request for an approval of a request that a rule asks about.
-fn approval_of(held: &Held) -> Event {
-    let (action, description, display) = match &held.request {
+pub(super) fn approval_of(request: &Event, call: &ToolCallInfo) -> ApprovalRequest {
+    let (action, description, display) = match request {
         Event::ReadFileRequest(request) => ("read file", request.path.clone(), None),
         Event::WriteFileRequest(request) => {
             let diff = DiffDisplayBlock {
@@ -92,14 +97,14 @@ fn approval_of(held: &Held) -> Event {
             let shell = ShellDisplayBlock { language, command: command.clone(), extra };
             ("run command", command, Some(DisplayBlock::Shell(shell)))
         }
-        _ => ("call tool", held.call.name.clone(), None),
+        _ => ("call tool", call.name.clone(), None),
     };
-    let mut request = ApprovalRequest::new(held.call.name.clone(), action, description);
-    request.id = format!("approval of {}", held.request.request_id().unwrap_or_default());
-    request.tool_call_id.clone_from(&held.call.id);
-    request.display.extend(display);
-    request.tool_call = held.call.clone().into();
-    request.into()
+    let mut approval = ApprovalRequest::new(call.name.clone(), action, description);
+    approval.id = format!("approval of {}", request.request_id().unwrap_or_default());
+    approval.tool_call_id.clone_from(&call.id);
+    approval.display.extend(display);
+    approval.tool_call = call.clone().into();
+    approval
 }
 
 /// The command of a terminal in one line. Without arguments, it is the text for a shell.

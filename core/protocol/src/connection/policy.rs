@@ -1,10 +1,12 @@
 //! The session's policy: its rules decide about approvals before any handler, and before each call if the agent has hooks.
 
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Instant;
 
-use serde_json::Map;
+use serde_json::{Map, Value};
 
+use super::held::approval_of;
 use super::recording::Decided;
 use super::requests::ReplyTo;
 use super::tool_calls::{Known, Present};
@@ -41,16 +43,27 @@ pub(super) enum Verdict {
 #[derive(Debug, Default)]
 pub(super) struct ApprovedCalls {
     /// For the session.
-    always: Vec<ToolCallInfo>,
+    always: Vec<(ToolCallInfo, AskedAbout)>,
     /// Calls of the program's own tools that the agent has asked about, once each. They come next, and are not asked about again.
     once: Vec<ToolCallInfo>,
+    /// Hashes, so that an agent cannot look for two requests with the same one.
+    hasher: RandomState,
 }
 
+/// What the program was asked about a call: what the agent has shown with it, such as a diff, and which rule asked about which part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AskedAbout(u64);
+
 impl ApprovedCalls {
+    pub(super) fn asked(&self, request: &ApprovalRequest, decision: &PolicyDecision) -> AskedAbout {
+        let display = serde_json::to_string(&request.display).unwrap_or_default();
+        AskedAbout(self.hasher.hash_one((display, &decision.rule, &decision.source, &decision.part)))
+    }
+
     /// Remembers a call for the session. A call without arguments says too little.
-    fn add(&mut self, call: &ToolCallInfo) {
-        if call.arguments.is_some() && self.always.len() < MAX_APPROVED && !self.contains(call) {
-            self.always.push(Self::without_id(call));
+    fn add(&mut self, call: &ToolCallInfo, asked: AskedAbout) {
+        if is_said(call) && self.always.len() < MAX_APPROVED && !self.contains(call, asked) {
+            self.always.push((Self::without_id(call), asked));
         }
     }
 
@@ -61,16 +74,16 @@ impl ApprovedCalls {
         }
     }
 
-    /// Whether exactly this call was approved. Its id does not matter.
-    fn contains(&self, call: &ToolCallInfo) -> bool {
-        !self.always.is_empty() && self.always.contains(&Self::without_id(call))
+    /// Whether exactly this call was approved, as it is asked about now. Its id does not matter.
+    fn contains(&self, call: &ToolCallInfo, asked: AskedAbout) -> bool {
+        !self.always.is_empty() && self.always.contains(&(Self::without_id(call), asked))
     }
 
-    /// Whether exactly this call was approved. An approval that is not for the session is used up.
-    fn take(&mut self, call: &ToolCallInfo) -> bool {
+    /// Whether exactly this call of an own tool was approved once. The approval is used up.
+    fn take_once(&mut self, call: &ToolCallInfo) -> bool {
         let call = Self::without_id(call);
         let once = self.once.iter().position(|approved| *approved == call).map(|place| self.once.remove(place));
-        once.is_some() || self.always.contains(&call)
+        once.is_some()
     }
 
     /// Forgets calls of a turn that has ended.
@@ -85,6 +98,21 @@ impl ApprovedCalls {
         // An own tool gets its arguments and nothing else.
         let is_own = call.kind.as_ref().is_some_and(|kind| kind.as_str() == OWN_TOOL);
         if is_own { ToolCallInfo { locations: None, diffs: None, changed: None, ..call } } else { call }
+    }
+}
+
+/// Whether the agent has said what the call is about.
+pub(super) fn is_said(call: &ToolCallInfo) -> bool {
+    call.arguments.as_ref().is_some_and(|arguments| arguments.values().any(is_filled))
+}
+
+fn is_filled(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(_) | Value::Number(_) => true,
+        Value::String(text) => !text.trim().is_empty(),
+        Value::Array(items) => items.iter().any(is_filled),
+        Value::Object(members) => members.values().any(is_filled),
     }
 }
 
@@ -141,6 +169,16 @@ impl Connection {
         Some(strictest(&**rules, newest, earlier, ""))
     }
 
+    /// Returns the reason if the rules deny or ask about a call that the agent has described further since it asked.
+    pub(super) fn refusal_of_newer(&self, call: &ToolCallInfo) -> Option<String> {
+        let rules = self.sources.rules.as_ref()?;
+        let call = ToolCallInfo { kind: stated_kind(call), ..call.clone() };
+        let decision = rules.decide(&call, "");
+        let is_refused = decision.decision != PolicyOutcome::Allow && decision.rule.is_some()
+            || decision.decision == PolicyOutcome::Deny;
+        is_refused.then(|| denial(&decision))
+    }
+
     /// Takes in a call as an approval request describes it, if that differs from what the agent said before. The event stream
     /// gets the call anew.
     pub(super) fn restate_call(&mut self, request: &ApprovalRequest, now: Instant) {
@@ -160,7 +198,7 @@ impl Connection {
         if *name == known.call.name && arguments == known.call.arguments {
             return;
         }
-        let arguments = arguments.map(|arguments| serde_json::Value::Object(arguments).to_string());
+        let arguments = arguments.map(|arguments| Value::Object(arguments).to_string());
         let function = FunctionCall { name: name.clone(), arguments, extra: Default::default() };
         let mut call = ToolCall { id: request.tool_call_id.clone(), function, extras: None, extra: Default::default() };
         call.extra.insert("synthesized", true.into());
@@ -184,9 +222,13 @@ impl Connection {
         ToolCallInfo { kind, ..call.clone() }
     }
 
-    /// Returns the answer to an approval if a rule has one.
-    pub(super) fn decide_approval(&mut self, request: &ApprovalRequest, scope: Scope) -> Option<Answer> {
-        let rules = self.sources.rules.clone()?;
+    /// Returns the answer to an approval if a rule has one, or else what the program is asked.
+    pub(super) fn decide_approval(
+        &mut self,
+        request: &ApprovalRequest,
+        scope: Scope,
+    ) -> Result<Answer, Option<AskedAbout>> {
+        let Some(rules) = self.sources.rules.clone() else { return Err(None) };
         let dialect = &self.dialect;
         let (agent, id) = (request.agent_id.as_deref(), &request.tool_call_id);
         let statements = self.tool_calls.statements(agent, id, &|id| dialect.call_details(id));
@@ -233,7 +275,8 @@ impl Connection {
         }
         let is_plain = earlier.is_empty() && !is_unknown && newest.changed.is_none();
         let mut decision = strictest(&**rules, newest, earlier.into_iter(), &request.description);
-        if decision.decision == PolicyOutcome::Ask && is_plain && self.approved.contains(&self.as_own(&shown)) {
+        let asked = self.approved.asked(request, &decision);
+        if decision.decision == PolicyOutcome::Ask && is_plain && self.approved.contains(&self.as_own(&shown), asked) {
             decision.decision = PolicyOutcome::Allow;
             decision.reason = Some("the program approved this call for the session".to_owned());
             (decision.rule, decision.source) = (None, None);
@@ -244,21 +287,19 @@ impl Connection {
         let answer = match outcome {
             PolicyOutcome::Allow => {
                 self.report_decision(decision, scope);
-                Some(Approval::Approve)
+                Approval::Approve
             }
-            PolicyOutcome::Deny => Some(Approval::reject(self.deny_in(decision, &request.description, scope))),
+            PolicyOutcome::Deny => Approval::reject(self.deny_in(decision, &request.description, scope)),
             _ => {
                 self.report_decision(decision, scope);
-                None
+                return Err(Some(asked));
             }
         };
-        let answer = answer.map(Answer::Approval);
-        if let Some(answer) = &answer {
-            let decided = Decided::at_once(&request.id, &HandlerKind::Approval, Decider::Policy, answer);
-            let tool_call = Some(&*request.tool_call_id);
-            self.record_decision(Decided { tool_call, rule: rule.as_deref(), ..decided });
-        }
-        answer
+        let answer = Answer::Approval(answer);
+        let decided = Decided::at_once(&request.id, &HandlerKind::Approval, Decider::Policy, &answer);
+        let tool_call = Some(&*request.tool_call_id);
+        self.record_decision(Decided { tool_call, rule: rule.as_deref(), ..decided });
+        Ok(answer)
     }
 
     /// Handles the request for an approval of a call of the program's own tool. It is approved unless the policy denies it
@@ -273,7 +314,7 @@ impl Connection {
             Some(decision)
                 if decision.decision == PolicyOutcome::Ask
                     && decision.rule.is_some()
-                    && !self.approved.contains(&decision.tool_call) =>
+                    && !self.approved.contains(&decision.tool_call, self.approved.asked(asked, &decision)) =>
             {
                 self.request(rpc_id, request, size, now);
             }
@@ -305,8 +346,11 @@ impl Connection {
         match decision.decision {
             PolicyOutcome::Deny => Some(Verdict::Denied(self.deny(decision, &description))),
             // The default asks about what the agent does. The program's own tools and handlers are the program's.
-            PolicyOutcome::Ask if decision.rule.is_some() && !self.approved.take(&self.as_own(&call)) => {
-                Some(Verdict::Asked(Box::new(decision)))
+            PolicyOutcome::Ask if decision.rule.is_some() => {
+                let own = self.as_own(&call);
+                let asked = || self.approved.asked(&approval_of(request, &decision.tool_call), &decision);
+                let is_approved = self.approved.contains(&own, asked()) || self.approved.take_once(&own);
+                (!is_approved).then(|| Verdict::Asked(Box::new(decision)))
             }
             _ => None,
         }
@@ -327,12 +371,19 @@ impl Connection {
 
     /// Returns the answer to send for the program's one. With rules, the agent must ask about each further call, because it
     /// may mean another one by an approval for the session: the SDK remembers exactly this call. `is_of_agent`: the agent has asked.
-    pub(super) fn approve_once(&mut self, answer: &Answer, call: Option<&Known>, is_of_agent: bool) -> Option<Answer> {
+    pub(super) fn approve_once(
+        &mut self,
+        answer: &Answer,
+        (call, asked): (Option<&Known>, Option<AskedAbout>),
+        is_of_agent: bool,
+    ) -> Option<Answer> {
         self.sources.rules.as_ref()?;
         let call = call.map(|known| self.as_own(&known.call));
         match answer {
             Answer::Approval(Approval::ApproveForSession) => {
-                call.iter().for_each(|call| self.approved.add(call));
+                if let (Some(call), Some(asked)) = (&call, asked) {
+                    self.approved.add(call, asked);
+                }
                 Some(Answer::Approval(Approval::Approve))
             }
             Answer::Approval(Approval::Approve) => {
@@ -436,7 +487,7 @@ fn terminal_call(request: &TerminalRequest) -> (ToolCallInfo, String) {
 /// The call that a hook is about.
 fn called(hook: &HookRequest) -> Option<ToolCallInfo> {
     let data = hook.input_data.as_ref()?;
-    let text = |key: &str| data.get(key).and_then(serde_json::Value::as_str).map(str::to_owned);
+    let text = |key: &str| data.get(key).and_then(Value::as_str).map(str::to_owned);
     Some(ToolCallInfo {
         id: text("tool_call_id").unwrap_or_default(),
         name: text("tool_name").or_else(|| hook.target.clone())?,

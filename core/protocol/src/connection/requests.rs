@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::held::Held;
 use super::output::OutputTool;
-use super::policy::{ToolRules, Verdict};
+use super::policy::{AskedAbout, ToolRules, Verdict, is_said};
 use super::recording::{self, Decided};
 use super::terminals::MAX_TERMINALS;
 use super::tool_calls::{Known, RejectedBy, short};
@@ -18,8 +18,8 @@ use crate::error::Result;
 use crate::error::invalid_option;
 use crate::messages::value::RequestOrigin;
 use crate::messages::{
-    ApprovalKind, ApprovalRequest, ApprovalResponse, Event, HandlerKind, Question, QuestionRequest, ToolCallRequest,
-    ToolReturnValue, UnknownEvent,
+    ApprovalKind, ApprovalRequest, ApprovalResponse, Event, HandlerKind, Question, QuestionRequest, ToolCallInfo,
+    ToolCallRequest, ToolReturnValue, UnknownEvent,
 };
 use crate::naming::Naming;
 use crate::recording::{CallKind, Decider};
@@ -158,10 +158,14 @@ pub(super) struct Pending {
 #[derive(Debug, Default)]
 pub(super) struct About {
     pub(super) tool_call: Option<Known>,
+    /// For an approval: the subagent that asks.
+    pub(super) agent: Option<String>,
     /// For an approval.
     description: String,
     /// For an approval.
     action: String,
+    /// For an approval that the session's rules leave to the program.
+    asked: Option<AskedAbout>,
     questions: Vec<Question>,
 }
 
@@ -344,7 +348,8 @@ impl Connection {
                 },
                 description: short(&request.description),
                 action: short(&request.action),
-                questions: Vec::new(),
+                agent: request.agent_id.clone(),
+                ..About::default()
             },
             Event::QuestionRequest(request) => About {
                 tool_call: find(None, &request.tool_call_id),
@@ -460,16 +465,22 @@ impl Connection {
         if is_manual_approval && (cancelling || undelivered) {
             self.requests.remember(&request_id);
         }
-        if let Event::ApprovalRequest(request) = &request
+        let mut asked = None;
+        if let ReplyTo::Held(held) = &reply_to {
+            asked = held.asked;
+        } else if let Event::ApprovalRequest(request) = &request
             && !cancelling
-            && !matches!(reply_to, ReplyTo::Held(_))
-            && let Some(answer) = self.approve_output(request).or_else(|| self.decide_approval(request, scope))
         {
-            if is_manual_approval {
-                // The reader sees the request as well, and may answer it.
-                self.requests.remember(&request_id);
+            match self.approve_output(request).map_or_else(|| self.decide_approval(request, scope), Ok) {
+                Ok(answer) => {
+                    if is_manual_approval {
+                        // The reader sees the request as well, and may answer it.
+                        self.requests.remember(&request_id);
+                    }
+                    return self.send_answer(reply_to, &request_id, &answer);
+                }
+                Err(by_rules) => asked = by_rules,
             }
-            return self.send_answer(reply_to, &request_id, &answer);
         }
         let verdict = match kind {
             HandlerKind::Output => None,
@@ -497,7 +508,7 @@ impl Connection {
         if let Some(Verdict::Asked(decision)) = verdict
             && source == AnswerSource::Handler
         {
-            let held = Held { key, reply_to, scope, request, call: decision.tool_call.clone() };
+            let held = Held { key, reply_to, scope, request, call: decision.tool_call.clone(), asked: None };
             return self.ask_first(held, *decision, now);
         }
         if let (Event::TerminalRequest(request), ReplyTo::Agent(rpc_id)) = (&request, &reply_to) {
@@ -528,7 +539,7 @@ impl Connection {
             (AnswerSource::Default, _) => Answer::Hook(HookDecision::Allow),
             (AnswerSource::Manual | AnswerSource::Handler, _) => {
                 let manual = source == AnswerSource::Manual;
-                let about = self.about(&reply_to, &request);
+                let about = About { asked, ..self.about(&reply_to, &request) };
                 // A command in a terminal may run for any time.
                 let report_at = (kind != HandlerKind::Terminal).then(|| now + REPORT_AFTER);
                 let is_checked = kind == HandlerKind::Output;
@@ -631,6 +642,20 @@ impl Connection {
         }
     }
 
+    /// Returns the reason if an approval came too late: the agent has described the call in another way since it asked.
+    fn change_of_call(&mut self, key: RequestKey) -> Option<String> {
+        let Pending { about, reply_to: ReplyTo::Agent(_), .. } = self.requests.pending.get(&key)? else { return None };
+        let (asked, agent) = (Arc::clone(&about.tool_call.as_ref()?.call), about.agent.clone());
+        let dialect = &self.dialect;
+        let newest = self.tool_calls.find(agent.as_deref(), &asked.id, &|id| dialect.call_details(id))?.call;
+        if is_said(&asked) && asked.arguments != newest.arguments {
+            return Some("the agent changed the arguments of this call while it was decided".to_owned());
+        }
+        let is_same = ToolCallInfo { changed: asked.changed, ..ToolCallInfo::clone(&newest) } == *asked;
+        let refusal = if is_same { None } else { self.refusal_of_newer(&newest) };
+        refusal.map(|reason| format!("the agent changed this call while it was decided: {reason}"))
+    }
+
     /// Returns the reason why an answer does not fit the request.
     fn problem(&self, pending: &Pending, answer: &Answer) -> Option<String> {
         match answer {
@@ -643,11 +668,17 @@ impl Connection {
 
     /// Sends an answer. `failure` says why a handler gave none.
     fn answer_by(&mut self, key: RequestKey, answer: &Answer, (by, failure): (RejectedBy, Option<&str>), now: Instant) {
+        if matches!(answer, Answer::Approval(Approval::Approve | Approval::ApproveForSession))
+            && let Some(change) = self.change_of_call(key)
+        {
+            return self.handler_failed(key, change, now);
+        }
         let Some(mut pending) = self.requests.take(key) else { return };
         self.note_activity(now);
         self.record_answer(&pending, by, Some(answer), failure, now);
         let is_of_agent = !matches!(pending.reply_to, ReplyTo::Held(_));
-        let once = self.approve_once(answer, pending.about.tool_call.as_ref(), is_of_agent);
+        let about = (pending.about.tool_call.as_ref(), pending.about.asked);
+        let once = self.approve_once(answer, about, is_of_agent);
         let answer = once.as_ref().unwrap_or(answer);
         let reply_to = std::mem::replace(&mut pending.reply_to, ReplyTo::Answered);
         self.send_answer_or_go_on(reply_to, &pending.request_id, answer, now);

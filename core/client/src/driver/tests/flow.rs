@@ -662,3 +662,27 @@ async fn server_events_for_slow_reader_are_bounded() {
         agent.await.unwrap();
     }
 }
+
+/// The reads of an agent that writes without end, and the moments that another task gets meanwhile.
+#[tokio::test(start_paused = true)]
+async fn flood_without_events_lets_other_tasks_run() {
+    const LINES: usize = 4096;
+    let (session, mut agent) = opening(SessionOptions::new(), 8 << 20);
+    let (session, ()) = tokio::join!(session, agent.welcome());
+    let session = session.expect("open");
+    let mut turn = session.prompt("hi").expect("a turn");
+    agent.expect("prompt").await;
+    let answer = json!({"jsonrpc": "2.0", "id": "unknown", "result": "x".repeat(1000)});
+    agent.write(format!("{answer}\n").repeat(LINES).as_bytes()).await;
+    agent.text("end").await;
+    let mut moments = 0;
+    loop {
+        tokio::select! {
+            biased;
+            event = turn.next() => break assert_eq!(event.expect("an event").expect("no failure").text(), Some("end")),
+            () = tokio::task::yield_now() => moments += 1,
+        }
+    }
+    let reads = LINES * 1000 / crate::driver::reader::CHUNK;
+    assert!(moments >= reads, "{moments} moments in {reads} reads");
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::connection::ToolRules;
+use crate::connection::{RequestKey, ToolRules};
 use crate::messages::{PolicyDecision, PolicyOutcome, ToolCallInfo};
 
 /// Allows `ls`, reading and the tool `add`, denies `rm` and files below `/etc`, and asks about the rest.
@@ -97,6 +97,30 @@ impl Decided {
             &json!({"jsonrpc": "2.0", "id": self.number, "method": "session/request_permission", "params": params}),
         );
         self.seen()
+    }
+
+    /// Asks for a permission that the handler decides about.
+    fn asked(&mut self, fields: Value) -> RequestKey {
+        self.number += 1;
+        let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
+        let options = [option("once", "allow_once"), option("always", "allow_always"), option("no", "reject_once")];
+        let call = merged(json!({"toolCallId": "t"}), fields);
+        let params = json!({"sessionId": "s", "options": options, "toolCall": call});
+        self.hear(
+            &json!({"jsonrpc": "2.0", "id": self.number, "method": "session/request_permission", "params": params}),
+        );
+        let mut outputs = std::iter::from_fn(|| self.connection.poll_output());
+        let asked = outputs.find_map(|output| match output {
+            Output::Ask { key, .. } => Some(key),
+            _ => None,
+        });
+        asked.expect("a question")
+    }
+
+    fn approve_for_session(&mut self, fields: Value) {
+        let asked = self.asked(fields);
+        self.connection.answer(asked, &Answer::Approval(Approval::ApproveForSession), self.now);
+        assert_eq!(self.seen().selected.as_deref(), Some("once"), "the agent keeps asking");
     }
 
     fn seen(&mut self) -> Seen {
@@ -251,17 +275,7 @@ fn arguments_in_pieces_are_one_statement() {
 fn approval_for_session_covers_same_call_only() {
     let mut session = Decided::new();
     session.call(json!({"rawInput": {"command": "git push"}}));
-    session.number = 1;
-    let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
-    let options = [option("once", "allow_once"), option("always", "allow_always"), option("no", "reject_once")];
-    let params = json!({"sessionId": "s", "options": options, "toolCall": {"toolCallId": "t"}});
-    session.hear(&json!({"jsonrpc": "2.0", "id": 9, "method": "session/request_permission", "params": params}));
-    let asked = std::iter::from_fn(|| session.connection.poll_output()).find_map(|output| match output {
-        Output::Ask { key, .. } => Some(key),
-        _ => None,
-    });
-    session.connection.answer(asked.expect("a question"), &Answer::Approval(Approval::ApproveForSession), session.now);
-    assert_eq!(session.seen().selected.as_deref(), Some("once"), "the agent keeps asking");
+    session.approve_for_session(json!({}));
     assert_eq!(
         session
             .ask(json!({"toolCallId": "u", "title": "Bash", "rawInput": {"command": "git push"}}))
@@ -276,6 +290,48 @@ fn approval_for_session_covers_same_call_only() {
     let elsewhere =
         json!({"toolCallId": "w", "title": "Bash", "rawInput": {"command": "git push"}, "locations": [{"path": "/x"}]});
     assert_eq!(session.ask(elsewhere).selected, None);
+}
+
+#[test]
+fn approval_for_session_covers_what_was_shown() {
+    let mut session = Decided::new();
+    let edit = |id: &str, text: &str| {
+        let diff = json!({"type": "diff", "path": "/project/a", "oldText": "", "newText": text});
+        json!({"toolCallId": id, "title": "Edit", "rawInput": {"path": "/project/a"}, "content": [diff]})
+    };
+    session.approve_for_session(edit("a", "good"));
+    assert_eq!(session.ask(edit("b", "good")).selected.as_deref(), Some("once"));
+    assert_eq!(session.ask(edit("c", "evil")).selected, None);
+}
+
+#[test]
+fn approval_for_session_needs_arguments() {
+    for arguments in [json!({}), json!({"command": ""}), json!({"command": null}), json!({"words": [""]})] {
+        let mut session = Decided::new();
+        let call = |id: &str| json!({"toolCallId": id, "title": "Bash", "rawInput": arguments});
+        session.approve_for_session(call("a"));
+        assert_eq!(session.ask(call("b")).selected, None, "{arguments}");
+    }
+}
+
+#[test]
+fn approval_of_call_that_changed_meanwhile_is_rejected() {
+    for (before, after, selected) in [
+        (json!({"rawInput": {"command": "git"}}), json!({"rawInput": {"command": "git push"}}), "no"),
+        (json!({"rawInput": {"command": "git"}}), json!({"rawInput": {"command": "rm x"}}), "no"),
+        (json!({}), json!({"rawInput": {"command": "rm x"}}), "no"),
+        (json!({}), json!({"rawInput": {"command": "git"}}), "once"),
+        (json!({"rawInput": {"command": "git"}}), json!({"locations": [{"path": "/etc/passwd"}]}), "no"),
+        (json!({"rawInput": {"command": "git"}}), json!({"locations": [{"path": "/project/a"}]}), "once"),
+        (json!({"rawInput": {"command": "git"}}), json!({"rawInput": {"command": "git"}, "status": "pending"}), "once"),
+    ] {
+        let mut session = Decided::new();
+        session.call(before.clone());
+        let asked = session.asked(before.clone());
+        session.update(merged(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t"}), after.clone()));
+        session.connection.answer(asked, &Answer::Approval(Approval::Approve), session.now);
+        assert_eq!(session.seen().selected.as_deref(), Some(selected), "{before} {after}");
+    }
 }
 
 #[test]
