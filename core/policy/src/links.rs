@@ -198,6 +198,34 @@ fn is_invisible(c: char) -> bool {
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
+    #[test]
+    fn links_of_process_lead_to_its_own_files() -> std::io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("/dev/fd", &link)?;
+        let link = link.display().to_string();
+        for (path, leads_to, is_any) in [
+            ("/proc/self/cwd/a/../b", "/work/b", false),
+            ("/dev/fd/../cwd/b", "/work/b", false),
+            ("/proc/thread-self/../../cwd/b", "/work/b", false),
+            ("/proc/self/root/proc/7/cwd/b", "/work/b", false),
+            ("/proc/self/root/etc/b", "/etc/b", false),
+            ("/proc/self/fd/9/b", "/b", true),
+            ("/dev/fd/9", "/", true),
+            ("/dev/stdin", "/proc/self/fd/0", false),
+            ("/proc/cpuinfo", "/proc/cpuinfo", false),
+            (&*format!("{link}/../cwd/b"), "/work/b", false),
+        ] {
+            let found = of_process(Path::new(path), Path::new("/work")).map(|found| (found.path, found.is_any));
+            assert_eq!(found, Some((PathBuf::from(leads_to), is_any)), "{path}");
+        }
+        for path in ["/work/proc/self", "/dev/null", "/work/../dev/tty"] {
+            assert!(of_process(Path::new(path), Path::new("/work")).is_none(), "{path}");
+        }
+        Ok(())
+    }
+
     #[test]
     fn path_special_on_windows_is_strange() {
         for text in [

@@ -1,26 +1,23 @@
 //! Paths: resolving those of a tool call, and the globs of rules.
 
 mod words;
+mod work_dir;
 
-use std::cell::{Cell, OnceCell};
-use std::ops::Deref;
+use std::cell::OnceCell;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use std::sync::OnceLock;
 
 use crate::glob::{Ends, EndsAt, Globs, is_glob};
-use crate::links::{expand_home, follow, is_link, is_remote, is_strange, normalized, of_process, slashed};
+use crate::links::{expand_home, follow, is_remote, is_strange, normalized, of_process, slashed};
 use crate::rule::Certainty;
 use crate::work::Budget;
+pub(crate) use work_dir::WorkDir;
 
 /// Longer paths are not read.
 const MAX_TEXT: usize = 4096;
 /// Paths with more parts are not followed.
 const MAX_PARTS: usize = 128;
-/// How many paths of a call are looked at. The system looks at each part of a path.
-const MAX_PATHS: usize = 1000;
-/// How many names of a call are looked at.
-const MAX_NAMES: usize = 4000;
 /// Endings of sources. A search for them does not look for hidden files such as `.env.py`.
 const SOURCES: &[&str] = &[
     "py", "pyi", "rs", "js", "mjs", "cjs", "ts", "tsx", "jsx", "go", "java", "kt", "c", "h", "cc", "cpp", "hpp", "cs",
@@ -73,62 +70,6 @@ pub(crate) enum GlobUse {
     Wide,
 }
 
-/// The working directory of a call, and how many of its paths may still be looked at.
-#[derive(Debug)]
-pub(crate) struct WorkDir {
-    given: PathBuf,
-    absolute: PathBuf,
-    /// As written and with links followed.
-    spellings: [PathBuf; 2],
-    left: Cell<usize>,
-    names: Cell<usize>,
-    budget: Rc<Budget>,
-}
-
-impl WorkDir {
-    pub(crate) fn new(given: &Path, budget: &Rc<Budget>) -> Self {
-        let absolute = std::path::absolute(given).unwrap_or_else(|_| given.to_owned());
-        let known = absolute.canonicalize().unwrap_or_else(|_| absolute.clone());
-        let spellings = [normalized(&absolute), known];
-        Self {
-            given: given.to_owned(),
-            absolute,
-            spellings,
-            left: Cell::new(MAX_PATHS),
-            names: Cell::new(MAX_NAMES),
-            budget: Rc::clone(budget),
-        }
-    }
-
-    /// Whether a name in a folder is a link. After too many names, each one may be.
-    pub(crate) fn is_link(&self, name: &str, folder: &Path) -> bool {
-        let left = self.names.get();
-        self.names.set(left.saturating_sub(1));
-        left == 0 || is_link(name, &self.absolute.join(folder))
-    }
-
-    /// Whether a name in a folder is a folder. After too many names, each one may be.
-    pub(crate) fn is_folder(&self, name: &str, folder: &Path) -> bool {
-        let left = self.names.get();
-        self.names.set(left.saturating_sub(1));
-        left == 0 || self.absolute.join(folder).join(name).is_dir()
-    }
-
-    /// Whether a folder is in a repository of git.
-    pub(crate) fn is_in_repository(&self, folder: &Path) -> bool {
-        let is_repository = |folder: &Path| folder.join(".git").is_file() || folder.join(".git/HEAD").is_file();
-        self.absolute.join(folder).ancestors().any(is_repository)
-    }
-}
-
-impl Deref for WorkDir {
-    type Target = Path;
-
-    fn deref(&self) -> &Path {
-        &self.given
-    }
-}
-
 /// Resolves a path of a tool call relative to `base`.
 pub(crate) fn resolve(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
     let left = dir.left.get();
@@ -150,21 +91,24 @@ pub(crate) fn resolve(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
         others.extend([follow(&lexical), followed.as_deref().and_then(follow)]);
     }
     // Some agents mark a file with `@`.
-    others.extend(text.strip_prefix('@').map(|text| follow(&base.join(text))));
+    let marked = text.strip_prefix('@').map(|text| base.join(text));
+    others.extend(marked.as_deref().map(follow));
     // Without a link on the way, only the parts of the path itself can lead to files of processes.
     let [work, known_work] = &dir.spellings;
     let below = followed.as_ref().and_then(|path| path.strip_prefix(known_work).ok());
     let has_links = has_parent || below.is_none() || below != lexical.strip_prefix(work).ok();
-    let process = if cfg!(unix) && has_links { of_process(&place, work_dir) } else { None };
-    let is_any = process.as_ref().is_some_and(|process| process.is_any);
-    let process = process.map(|process| normalized(&process.path));
+    let places = [Some(&place).filter(|_| has_links), Some(&lexical).filter(|_| has_parent), marked.as_ref()];
+    let processes = places.into_iter().flatten().filter(|_| cfg!(unix));
+    let processes: Vec<_> = processes.filter_map(|path| of_process(path, work_dir)).collect();
+    let is_any = processes.iter().any(|process| process.is_any);
     let is_followed = followed.is_some() && others.iter().all(Option::is_some);
-    let certain = !is_strange(text) && is_followed && process.is_none();
-    let others: Vec<PathBuf> = others.into_iter().flatten().collect();
+    let certain = !is_strange(text) && is_followed && processes.is_empty();
+    let processes = processes.iter().map(|process| normalized(&process.path));
+    let others: Vec<PathBuf> = others.into_iter().flatten().chain(processes).collect();
     let resolved = followed.unwrap_or_else(|| lexical.clone());
     let mut forms = vec![text.to_owned(), text.replace('\\', "/")];
     let work_dirs = dir.spellings.clone();
-    for absolute in [Some(&lexical), Some(&resolved), process.as_ref()].into_iter().flatten().chain(&others) {
+    for absolute in [&lexical, &resolved].into_iter().chain(&others) {
         forms.push(slashed(absolute));
         forms.extend(work_dirs.iter().filter_map(|dir| absolute.strip_prefix(dir).ok()).map(slashed));
     }

@@ -43,7 +43,12 @@ pub(super) fn is_extended(glob: &str) -> bool {
     glob.match_indices('(').any(|(at, _)| glob[..at].ends_with(['@', '+', '!', '?', '*']) || glob[at..].contains('|'))
 }
 
-impl Taker<'_> {
+/// The glob without its parentheses.
+pub(super) fn ungrouped(glob: &str) -> String {
+    glob.replace(['(', ')'], "")
+}
+
+impl<'a> Taker<'a> {
     /// The kind of the tool by its name. An editor has several commands.
     pub(super) fn kind_by_name(&mut self) -> Option<Kind> {
         let kind = kind_of_tool(self.call.name);
@@ -97,6 +102,14 @@ impl Taker<'_> {
         let says = |name: &String| SEARCHED.contains(&&*arguments::key(name));
         kind_of_tool(self.call.name) == Some(Kind::Search)
             || self.call.arguments.is_some_and(|arguments| arguments.keys().any(says))
+    }
+
+    /// The name of an argument for another model, if only the agent says that the tool searches.
+    pub(super) fn asked_of_model(&self) -> Option<&'a str> {
+        const ASKED: &[&str] = &["prompt", "task", "tasks", "instruction", "instructions", "goal", "message"];
+        let is_asked = |name: &&String| ASKED.contains(&&*arguments::key(name));
+        let arguments = self.call.arguments.filter(|_| kind_of_tool(self.call.name).is_none())?;
+        arguments.keys().find(is_asked).map(|name| &**name)
     }
 
     /// The paths that the agent names beside the arguments.

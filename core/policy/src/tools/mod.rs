@@ -19,7 +19,7 @@ use crate::mcp::McpName;
 use crate::path::{FilePath, GlobUse, WorkDir, resolve};
 use crate::work::Budget;
 use crate::{Call, host};
-use further::is_extended;
+use further::{is_extended, ungrouped};
 use patches::patch_paths;
 
 /// How many addresses are looked for in the texts of a call.
@@ -296,7 +296,7 @@ impl<'a> Taker<'a> {
         // Arguments that say how a file is changed say something else than the kind.
         let other = other.or(match kind {
             Kind::Read => self.known.change.or(self.known.text),
-            Kind::Search => self.known.change,
+            Kind::Search => self.known.change.or_else(|| self.asked_of_model()),
             Kind::Edit => self.known.deletion,
             _ => None,
         });
@@ -495,7 +495,9 @@ impl<'a> Taker<'a> {
             self.opaque(Some(kind), &reason);
         }
         let bases: Vec<&str> = if paths.is_empty() { vec!["."] } else { paths.clone() };
-        for glob in &globs {
+        // Some tools take what is in parentheses for a group.
+        let grouped: Vec<String> = globs.iter().filter(|glob| glob.contains('(')).map(|glob| ungrouped(glob)).collect();
+        for glob in globs.iter().copied().chain(grouped.iter().map(|glob| &**glob)) {
             // Folders in the arguments are where the glob begins.
             for base in bases.iter().take(8) {
                 let base = resolve(base, self.work_dir, self.work_dir);
