@@ -18,7 +18,9 @@ pub(crate) struct OfProcess {
 pub(crate) fn of_process(path: &Path, work_dir: &Path) -> Option<OfProcess> {
     /// No system follows more links.
     const MAX_LINKS: usize = 40;
-    let mut rest: Vec<OsString> = path.components().rev().map(|part| part.as_os_str().to_owned()).collect();
+    // Shells on Windows have these folders, too, whatever the drive is.
+    let parts = path.components().rev().filter(|part| !matches!(part, Component::Prefix(_)));
+    let mut rest: Vec<OsString> = parts.map(|part| part.as_os_str().to_owned()).collect();
     let (mut place, mut links) = (PathBuf::new(), 0);
     let (mut is_passed, mut is_any) = (false, false);
     while let Some(part) = rest.pop() {
@@ -50,7 +52,7 @@ pub(crate) fn of_process(path: &Path, work_dir: &Path) -> Option<OfProcess> {
             _ if is_process => place.push(part),
             _ => {
                 let next = place.join(&part);
-                match next.read_link().ok() {
+                match next.read_link().ok().filter(|_| cfg!(unix)) {
                     Some(_) if links == MAX_LINKS => return None,
                     Some(target) => {
                         links += 1;

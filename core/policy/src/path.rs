@@ -98,8 +98,7 @@ pub(crate) fn resolve(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
     let below = followed.as_ref().and_then(|path| path.strip_prefix(known_work).ok());
     let has_links = has_parent || below.is_none() || below != lexical.strip_prefix(work).ok();
     let places = [Some(&place).filter(|_| has_links), Some(&lexical).filter(|_| has_parent), marked.as_ref()];
-    let processes = places.into_iter().flatten().filter(|_| cfg!(unix));
-    let processes: Vec<_> = processes.filter_map(|path| of_process(path, work_dir)).collect();
+    let processes: Vec<_> = places.into_iter().flatten().filter_map(|path| of_process(path, work_dir)).collect();
     let is_any = processes.iter().any(|process| process.is_any);
     let is_followed = followed.is_some() && others.iter().all(Option::is_some);
     let certain = !is_strange(text) && is_followed && processes.is_empty();

@@ -101,6 +101,9 @@ fn rule_in_form_of_another_program_is_a_warning() {
         assert_eq!(warning.is_empty(), meant.is_none(), "{rule}: {warning}");
         assert!(warning.contains(meant.unwrap_or_default()), "{rule}: {warning}");
     }
+    let policy = Policy::from_value(&json!({"default": "allow", "deny": ["read(//etc/passwd)"]})).unwrap();
+    let expected = if cfg!(windows) { Decision::Allow } else { Decision::Deny };
+    assert_eq!(decide(&policy, "ReadFile", json!({"path": "/etc/passwd"})).0, expected);
     // A script of a project can have such a name.
     let policy = Policy::from_value(&json!({"allow": ["execute(npm run test:*)"]})).unwrap();
     assert!(policy.warnings().is_empty(), "{:?}", policy.warnings());
