@@ -1,17 +1,20 @@
 //! Ready handlers for files and terminals below one directory. The paths, the files and the commands come from an agent, so
 //! nothing here follows a link, waits for a pipe, or takes unlimited memory or time.
 
+mod folder;
+
 use std::ffi::OsString;
-use std::fs::File;
 use std::future::poll_fn;
-use std::io::{self, Read as _, Write as _};
-use std::path::{Component, Path, PathBuf};
+use std::io::{self, Read as _};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::timeout;
+
+use folder::{Root, refused};
 
 use crate::HandlerError;
 use crate::handler::HandlerFuture;
@@ -30,8 +33,6 @@ const FILE_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_OUTPUT: usize = 4 << 20;
 /// The longest character of UTF-8, in bytes.
 const MAX_CHARACTER: usize = 4;
-/// The limit of the parts of a path: each of them can become a folder.
-const MAX_PARTS: usize = 128;
 /// How long the output may stay open after the end of the command: a process in the background can hold it.
 const DRAIN: Duration = Duration::from_millis(500);
 
@@ -49,7 +50,7 @@ const DRAIN: Duration = Duration::from_millis(500);
 /// # drop(options);
 /// ```
 pub fn files(root: impl Into<PathBuf>) -> Files {
-    Files { root: root.into(), is_writable: false, max_bytes: DEFAULT_MAX_BYTES }
+    Files { root: Root::new(root.into()), is_writable: false, max_bytes: DEFAULT_MAX_BYTES }
 }
 
 /// Makes a handler that runs commands in a directory and its folders, for `on_terminal`.
@@ -64,7 +65,7 @@ pub fn files(root: impl Into<PathBuf>) -> Files {
 /// # drop(options);
 /// ```
 pub fn terminals(root: impl Into<PathBuf>) -> Terminals {
-    Terminals { root: root.into(), timeout: DEFAULT_TIMEOUT }
+    Terminals { root: Root::new(root.into()), timeout: DEFAULT_TIMEOUT }
 }
 
 /// The files below a directory, from [`files()`].
@@ -76,7 +77,7 @@ pub fn terminals(root: impl Into<PathBuf>) -> Terminals {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Files {
-    root: PathBuf,
+    root: Root,
     is_writable: bool,
     max_bytes: u64,
 }
@@ -154,7 +155,7 @@ impl Files {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Terminals {
-    root: PathBuf,
+    root: Root,
     timeout: Duration,
 }
 
@@ -219,8 +220,8 @@ impl Terminals {
 }
 
 /// Returns the command that a request names.
-fn launch(root: &Path, request: TerminalRequest) -> io::Result<Launch> {
-    let current_dir = folder(root, &request.cwd)?;
+fn launch(root: &Root, request: TerminalRequest) -> io::Result<Launch> {
+    let current_dir = root.folder(&request.cwd)?;
     let value = |(name, value): (String, Value)| Some((name.into(), value.as_str()?.into()));
     let env: Vec<(OsString, OsString)> = request.env.into_iter().filter_map(value).collect();
     let refused = |reason| io::Error::new(io::ErrorKind::NotFound, format!("{}: {reason}", request.command));
@@ -278,35 +279,8 @@ async fn in_time<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send 
     }
 }
 
-fn refused(path: &str, reason: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, format!("{path}: {reason}"))
-}
-
-/// Returns the directory, and the parts of a path below it.
-fn below(root: &Path, path: &str) -> io::Result<(PathBuf, Vec<std::ffi::OsString>)> {
-    let given = std::path::absolute(root)?;
-    let real = root.canonicalize()?;
-    let asked = Path::new(path);
-    let rest = asked.strip_prefix(&given).or_else(|_| asked.strip_prefix(&real));
-    let rest = rest.map_err(|_| refused(path, "it is outside of the directory"))?;
-    if rest.components().count() > MAX_PARTS {
-        return Err(refused(path, &format!("it has more than {MAX_PARTS} parts")));
-    }
-    let mut parts = Vec::new();
-    for part in rest.components() {
-        match part {
-            Component::Normal(name) => parts.push(name.to_owned()),
-            Component::CurDir => {}
-            // Links are not followed, so the name before it is the folder that it leaves.
-            Component::ParentDir if parts.pop().is_some() => {}
-            _ => return Err(refused(path, "it is outside of the directory")),
-        }
-    }
-    Ok((real, parts))
-}
-
-fn read(root: &Path, path: &str, max_bytes: u64) -> io::Result<String> {
-    let file = open(root, path, false)?;
+fn read(root: &Root, path: &str, max_bytes: u64) -> io::Result<String> {
+    let file = root.open_file(path)?;
     let mut bytes = Vec::new();
     file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
@@ -315,120 +289,11 @@ fn read(root: &Path, path: &str, max_bytes: u64) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| refused(path, "it is not text in UTF-8"))
 }
 
-fn write(root: &Path, path: &str, content: &str, max_bytes: u64) -> io::Result<()> {
+fn write(root: &Root, path: &str, content: &str, max_bytes: u64) -> io::Result<()> {
     if content.len() as u64 > max_bytes {
         return Err(refused(path, &format!("the content has more than {max_bytes} bytes")));
     }
-    let mut file = open(root, path, true)?;
-    file.set_len(0)?;
-    file.write_all(content.as_bytes())?;
-    file.flush()
-}
-
-/// Returns the path of a folder.
-fn folder(root: &Path, path: &str) -> io::Result<PathBuf> {
-    let (root, parts) = below(root, path)?;
-    #[cfg(unix)]
-    unix::folder(&root, &parts, path, false)?;
-    let folder: PathBuf = std::iter::once(root.as_os_str()).chain(parts.iter().map(AsRef::as_ref)).collect();
-    #[cfg(not(unix))]
-    if !folder.canonicalize()?.starts_with(&root) || !folder.is_dir() {
-        return Err(refused(path, "it is not a folder below the directory"));
-    }
-    Ok(folder)
-}
-
-/// Opens a regular file.
-fn open(root: &Path, path: &str, for_writing: bool) -> io::Result<File> {
-    let (root, mut parts) = below(root, path)?;
-    let name = parts.pop().ok_or_else(|| refused(path, "it is the directory itself"))?;
-    #[cfg(unix)]
-    return unix::open(&root, &parts, &name, path, for_writing);
-    #[cfg(not(unix))]
-    {
-        let mut folder = root.clone();
-        for part in parts {
-            folder.push(part);
-            match std::fs::symlink_metadata(&folder) {
-                Ok(found) if !found.is_dir() => return Err(refused(path, "a part of it is a link, or not a folder")),
-                Err(error) if for_writing && error.kind() == io::ErrorKind::NotFound => std::fs::create_dir(&folder)?,
-                found => drop(found?),
-            }
-        }
-        if !folder.canonicalize()?.starts_with(&root) {
-            return Err(refused(path, "it is outside of the directory"));
-        }
-        let file = folder.join(name);
-        match std::fs::symlink_metadata(&file) {
-            Ok(found) if !found.is_file() => return Err(refused(path, "it is not a regular file")),
-            Err(error) if !for_writing || error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        File::options().read(!for_writing).write(for_writing).create(for_writing).truncate(false).open(file)
-    }
-}
-
-/// Each part of a path is opened without following links, so that nobody can replace a part that was checked.
-#[cfg(unix)]
-mod unix {
-    use std::ffi::OsString;
-    use std::os::fd::OwnedFd;
-
-    use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
-    use rustix::io::Errno;
-
-    use super::{File, Path, io, refused};
-
-    const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-    /// Opens a folder. With `is_made`, missing folders are made.
-    pub(super) fn folder(root: &Path, parts: &[OsString], path: &str, is_made: bool) -> io::Result<OwnedFd> {
-        let mut folder = openat(CWD, root, FOLDER, Mode::empty())?;
-        for part in parts {
-            let mut inner = openat(&folder, part, FOLDER, Mode::empty());
-            if is_made && matches!(inner, Err(Errno::NOENT)) {
-                match mkdirat(&folder, part, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
-                    Ok(()) | Err(Errno::EXIST) => inner = openat(&folder, part, FOLDER, Mode::empty()),
-                    Err(error) => return Err(explained(error, path)),
-                }
-            }
-            folder = inner.map_err(|error| explained(error, path))?;
-        }
-        Ok(folder)
-    }
-
-    pub(super) fn open(
-        root: &Path,
-        parts: &[OsString],
-        name: &OsString,
-        path: &str,
-        for_writing: bool,
-    ) -> io::Result<File> {
-        let folder = folder(root, parts, path, for_writing)?;
-        // Before the file is opened, because the opening of a device can have an effect.
-        match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile => {}
-            Ok(_) => return Err(refused(path, "it is not a regular file")),
-            Err(Errno::NOENT) if for_writing => {}
-            Err(error) => return Err(explained(error, path)),
-        }
-        let access = if for_writing { OFlags::WRONLY | OFlags::CREATE } else { OFlags::RDONLY };
-        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
-        let file = openat(&folder, name, flags, mode).map_err(|error| explained(error, path))?;
-        // It may have been replaced meanwhile.
-        if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
-            return Err(refused(path, "it is not a regular file"));
-        }
-        Ok(file.into())
-    }
-
-    fn explained(error: Errno, path: &str) -> io::Error {
-        match error {
-            Errno::LOOP | Errno::MLINK | Errno::NOTDIR => refused(path, "a part of it is a link, or not a folder"),
-            other => other.into(),
-        }
-    }
+    root.write_file(path, content.as_bytes())
 }
 
 #[cfg(test)]

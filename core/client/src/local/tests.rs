@@ -127,6 +127,86 @@ async fn other_files_are_refused() {
 
 #[cfg(unix)]
 #[tokio::test]
+async fn replaced_root_is_refused() {
+    use std::fs::{create_dir, read_to_string, rename};
+    use std::os::unix::fs::symlink;
+
+    for is_parent in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (parent, outside) = (folder.path().join("parent"), folder.path().join("outside"));
+        let root = parent.join("root");
+        std::fs::create_dir_all(&root).unwrap();
+        create_dir(&outside).unwrap();
+        create_dir(outside.join("root")).unwrap();
+        for file in [root.join("a"), outside.join("a"), outside.join("root/a")] {
+            std::fs::write(file, "text").unwrap();
+        }
+        let (project, commands) = (files(&root).writable(), terminals(&root));
+        let path = root.join("a").to_string_lossy().into_owned();
+        let read = async || {
+            let request = serde_json::from_value(json!({"id": "1", "path": path})).unwrap();
+            project.reader()(request).await
+        };
+        assert_eq!(read().await.unwrap().as_deref(), Some("text"));
+        let replaced = if is_parent { &parent } else { &root };
+        rename(replaced, folder.path().join("moved")).unwrap();
+        symlink(&outside, replaced).unwrap();
+        let reason = read().await.unwrap_err().to_string();
+        assert!(reason.contains("moved or replaced"), "{reason}");
+        let request = serde_json::from_value(json!({"id": "1", "path": path, "content": "mine"})).unwrap();
+        project.writer()(request).await.unwrap_err();
+        let request = json!({"id": "1", "command": "pwd", "args": [], "env": {}, "cwd": root});
+        commands.runner()(serde_json::from_value(request).unwrap()).await.unwrap_err();
+        for file in [outside.join("a"), outside.join("root/a")] {
+            assert_eq!(read_to_string(file).unwrap(), "text");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn written_file_keeps_mode_and_names() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+    let project = Project::new();
+    let (script, linked) = (project.root().join("script"), project.root().join("linked"));
+    std::fs::write(&script, "old").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o750)).unwrap();
+    std::fs::write(&linked, "old").unwrap();
+    std::fs::hard_link(&linked, project.root().join("other name")).unwrap();
+    for name in ["script", "linked"] {
+        project.write(&project.path(name), "new").await.unwrap();
+    }
+    assert_eq!(script.metadata().unwrap().mode() & 0o7777, 0o750);
+    assert_eq!(std::fs::read_to_string(&script).unwrap(), "new");
+    assert_eq!(std::fs::read_to_string(project.root().join("other name")).unwrap(), "new");
+    let names = std::fs::read_dir(project.root()).unwrap().count();
+    assert_eq!(names, ["a.txt", "sub", "script", "linked", "other name"].len());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn full_disk_keeps_old_content() {
+    let project = Project::new();
+    let file = project.root().join("a.txt");
+    let path = project.path("a.txt");
+    // The limit of the size of files counts for the process, so a child process has it.
+    if std::env::var_os("KIMI_AGENT_TEST_FULL").is_none() {
+        let test = "local::tests::full_disk_keeps_old_content";
+        let script = format!("trap '' XFSZ; ulimit -f 1; exec \"$0\" --exact {test}");
+        let mut child = std::process::Command::new("sh");
+        child.args(["-c", &script]).arg(std::env::current_exe().unwrap()).env("KIMI_AGENT_TEST_FULL", "1");
+        assert!(child.output().unwrap().status.success());
+        return;
+    }
+    let request = serde_json::from_value(json!({"id": "1", "path": path, "content": "x".repeat(100_000)})).unwrap();
+    files(project.root()).writable().writer()(request).await.unwrap_err();
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "text");
+    assert_eq!(std::fs::read_dir(project.root()).unwrap().count(), 2);
+}
+
+#[cfg(unix)]
+#[tokio::test]
 async fn commands_run_below_root() {
     let project = Project::new();
     let minute = Duration::from_secs(60);
