@@ -489,5 +489,39 @@ pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> 
     })
 }
 
+/// Checks that an open file is still what its path names, and that nobody has shortened it. `length` is its known length. Files
+/// without a length, such as pipes and devices, always pass.
+///
+/// # Errors
+/// The file was deleted, replaced or shortened, or cannot be examined.
+pub fn check_in_place(file: &File, path: &Path, length: u64) -> io::Result<()> {
+    let own = file.metadata()?;
+    if !own.is_file() {
+        return Ok(());
+    }
+    let changed = |how: &str| io::Error::other(format!("another program has {how} it"));
+    let found = path.metadata().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => changed("deleted or moved"),
+        _ => error,
+    })?;
+    if !is_same(&own, &found) {
+        return Err(changed("replaced"));
+    }
+    if own.len() < length { Err(changed("shortened")) } else { Ok(()) }
+}
+
+#[cfg(unix)]
+fn is_same(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// An open file cannot be replaced on Windows, unless it is moved first.
+#[cfg(not(unix))]
+fn is_same(_: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
+    other.is_file()
+}
+
 #[cfg(test)]
 mod tests;

@@ -125,6 +125,8 @@ impl Journal {
     fn append(&mut self, line: &Value) -> io::Result<()> {
         let mut bytes = line.to_string().into_bytes();
         bytes.push(b'\n');
+        // A line in a file that nobody finds, or behind a gap, would be lost.
+        kimi_agent_files::check_in_place(&self.file, &self.path, self.end)?;
         self.file.seek(SeekFrom::Start(self.end))?;
         if let Err(error) = self.file.write_all(&bytes).and_then(|()| self.file.sync_data()) {
             // A part of the line would make the next one unreadable.
@@ -406,6 +408,28 @@ mod tests {
             journal.record(&hash_of_key("c"), &result("c", JobStatus::Finished)).unwrap();
             drop(journal);
             assert!(open(&path).unwrap().find(&hash_of_key("c"), 0).is_some(), "cut at {length}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn changed_file_is_reported() {
+        let changes: [fn(&Path); 4] = [
+            |path| fs::remove_file(path).unwrap(),
+            |path| fs::write(path, "").unwrap(),
+            |path| fs::rename(path, path.with_extension("moved")).unwrap(),
+            |path| {
+                fs::copy(path, path.with_extension("copy")).unwrap();
+                fs::rename(path.with_extension("copy"), path).unwrap();
+            },
+        ];
+        for (change, how) in changes.iter().zip(["deleted", "shortened", "moved", "replaced"]) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("j.jsonl");
+            let mut journal = open(&path).unwrap();
+            change(&path);
+            let reason = journal.record(&hash_of_key("a"), &result("a", JobStatus::Finished)).unwrap_err().to_string();
+            assert!(reason.contains(how) && reason.contains("j.jsonl"), "{reason}");
         }
     }
 

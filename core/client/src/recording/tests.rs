@@ -72,6 +72,25 @@ async fn slow_disk_limits_all_entries_but_end() {
     assert_eq!((results + gap.entries, gap.bytes >= gap.entries << 20, gap.entries > 0), (70, true, true));
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn changed_file_is_a_problem() {
+    let changes: [fn(&Path); 2] =
+        [|path| std::fs::remove_file(path).unwrap(), |path| std::fs::write(path, "").unwrap()];
+    for (change, how) in changes.iter().zip(["deleted", "shortened"]) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let file = RecordingFile::create(&path, "id", None).unwrap();
+        let mut recorder = started(&file);
+        file.complete().await;
+        assert_eq!(file.problem(), None);
+        change(&path);
+        recorder.message(Instant::now(), Side::Agent, b"{}", true);
+        file.complete().await;
+        assert!(file.problem().unwrap().contains(how), "{:?}", file.problem());
+    }
+}
+
 #[tokio::test]
 async fn second_attempt_replaces_first() {
     let folder = tempfile::tempdir().unwrap();

@@ -268,7 +268,7 @@ fn write(file: &RecordingFile, batch: &mut Batch, text: &mut Vec<u8>) -> Vec<one
                     writer.finish(text);
                 }
                 if !is_held {
-                    written = write_out(target, text);
+                    written = write_out(file, target, text);
                 }
                 done.push(sender);
             }
@@ -276,7 +276,7 @@ fn write(file: &RecordingFile, batch: &mut Batch, text: &mut Vec<u8>) -> Vec<one
             (Job::Message(_) | Job::Entry { .. }, None) => {}
         }
         if text.len() >= MANY_BYTES && !is_held {
-            written = written.and_then(|()| write_out(target, text));
+            written = written.and_then(|()| write_out(file, target, text));
         }
         end_after_error(file, target, written);
     }
@@ -284,7 +284,7 @@ fn write(file: &RecordingFile, batch: &mut Batch, text: &mut Vec<u8>) -> Vec<one
         *held = Some(std::mem::take(text));
         return done;
     }
-    let written = write_out(target, text);
+    let written = write_out(file, target, text);
     end_after_error(file, target, written);
     done
 }
@@ -298,7 +298,7 @@ fn release(file: &Arc<RecordingFile>) -> bool {
     match held {
         Some(held) => held.extend(text),
         None => {
-            let written = write_out(target, &mut text);
+            let written = write_out(file, target, &mut text);
             end_after_error(file, target, written);
         }
     }
@@ -306,8 +306,13 @@ fn release(file: &Arc<RecordingFile>) -> bool {
 }
 
 /// Writes text to the file, unless the recording has ended.
-fn write_out(target: &mut Option<File>, text: &mut Vec<u8>) -> io::Result<()> {
-    let written = target.as_mut().map_or(Ok(()), |file| file.write_all(text));
+fn write_out(file: &RecordingFile, target: &mut Option<File>, text: &mut Vec<u8>) -> io::Result<()> {
+    let written = target.as_mut().map_or(Ok(()), |target| {
+        // A pipe has no position. Behind the end of a shortened file, the text would be worth nothing.
+        let length = target.stream_position().unwrap_or_default();
+        kimi_agent_files::check_in_place(target, &file.path, length)?;
+        target.write_all(text)
+    });
     text.clear();
     written
 }
@@ -317,7 +322,7 @@ fn end_after_error(file: &RecordingFile, target: &mut Option<File>, written: io:
         tracing::warn!(
             path = %file.path.display(),
             %error,
-            "the recording ends here, because its file cannot be written; the session continues"
+            "the recording ends here, because its file cannot be written or was changed; the session continues"
         );
         file.problem.set(error.to_string()).ok();
         *target = None;
