@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kimi_agent_protocol::printable::{printable, printable_line};
+use kimi_agent_protocol::printable::{printable, visible_json, visible_line};
 use serde::Serialize;
 
 use crate::Failure;
@@ -87,7 +87,7 @@ impl Console {
         }
     }
 
-    /// Writes a value as a line of JSON. Characters that control a terminal become escapes of JSON.
+    /// Writes a value as a line of JSON. Characters that control a terminal or are invisible become escapes of JSON.
     pub(crate) fn json(&self, value: &impl Serialize) {
         self.state().write(&json_line(value));
     }
@@ -101,7 +101,7 @@ impl Console {
 
     /// Writes a line on the standard error, also if no notes are wanted.
     pub(crate) fn warn(&self, text: &str) {
-        self.ask(&format!("{}\n", printable_line(text)));
+        self.ask(&format!("{}\n", visible_line(text)));
     }
 
     /// Writes a question on the standard error, whose answer follows on the same line.
@@ -127,23 +127,7 @@ impl State {
 
 /// Returns a value as a line of JSON. It does not become a `Value`, which cannot hold all JSON that an agent sends.
 fn json_line(value: &impl Serialize) -> String {
-    format!("{}\n", escaped(&serde_json::to_string(value).unwrap_or_default()))
-}
-
-/// Returns JSON with the characters that control a terminal as escapes. They occur only in its texts.
-pub(crate) fn escaped(json: &str) -> String {
-    if matches!(printable(json), std::borrow::Cow::Borrowed(_)) {
-        return json.to_owned();
-    }
-    let mut out = String::with_capacity(json.len() + 16);
-    for letter in json.chars() {
-        let mut text = [0; 4];
-        match printable(letter.encode_utf8(&mut text)) {
-            std::borrow::Cow::Borrowed(kept) => out.push_str(kept),
-            std::borrow::Cow::Owned(_) => out.push_str(&format!("\\u{:04x}", u32::from(letter))),
-        }
-    }
-    out
+    format!("{}\n", visible_json(&serde_json::to_string(value).unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -152,9 +136,9 @@ mod tests {
 
     #[test]
     fn json_has_no_control_characters() {
-        let value = "a\u{9b}31m\u{202e}\u{7f}\x1b\nü";
-        let line = escaped(&serde_json::to_string(value).unwrap());
-        assert_eq!(line, r#""a\u009b31m\u202e\u007f\u001b\nü""#);
+        let value = "a\u{9b}31m\u{202e}\u{7f}\x1b\nü\u{200b}\u{e0041}";
+        let line = json_line(&value);
+        assert_eq!(line, "\"a\\u009b31m\\u202e\\u007f\\u001b\\nü\\u200b\\udb40\\udc41\"\n");
         assert_eq!(serde_json::from_str::<String>(&line).unwrap(), value);
     }
 

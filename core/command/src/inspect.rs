@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use kimi_agent_files::{read_regular, write_output};
+use kimi_agent_protocol::printable::visible_json;
 use kimi_agent_protocol::recording::Recording;
 
-use super::console::escaped;
 use super::{Failure, atif, page, summary, write_out, write_path};
 
 /// The form of the output.
@@ -34,8 +34,8 @@ pub(crate) fn run(paths: &[PathBuf], output: Option<PathBuf>, form: Form) -> Res
         file.name = name;
     }
     let text = match form {
-        Form::Summary => escaped(&format!("{:#}\n", summary::of(&recordings))),
-        Form::Trajectory => escaped(&trajectories(&recordings)?),
+        Form::Summary => visible_json(&format!("{:#}\n", summary::of(&recordings))).into_owned(),
+        Form::Trajectory => visible_json(&trajectories(&recordings)?).into_owned(),
         Form::Page => page::filled(page::PAGE, &recordings).ok_or_else(|| {
             Failure::Because("this build has no inspector: run `make inspector`, and build it again".to_owned())
         })?,

@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use kimi_agent_policy::{Decision, Policy};
 use kimi_agent_protocol::Error;
-use kimi_agent_protocol::printable::{printable_line, unambiguous};
+use kimi_agent_protocol::printable::{printable_line, unambiguous, visible_json};
 use serde_json::{Value, json};
 
-use crate::console::escaped;
 use crate::failure::Failure;
 use crate::{exit, write_out};
 
@@ -86,7 +85,7 @@ fn check(policy: &Policy, call: &str, work_dir: &Path, as_json: bool) -> Result<
     };
     let verdict = policy.check_json(&call, work_dir).map_err(|error| Failure::wrong("CALL", reason(error)))?;
     let out = if as_json {
-        escaped(&serde_json::to_string(&verdict).unwrap_or_default()) + "\n"
+        format!("{}\n", visible_json(&serde_json::to_string(&verdict).unwrap_or_default()))
     } else {
         let mut out = format!("{}\n", verdict.decision);
         let rule = verdict.rule.as_ref().map(|rule| match &verdict.source {
@@ -112,7 +111,7 @@ fn explain(policy: &Policy, as_json: bool) -> Result<i32, Failure> {
         let rules: Vec<Value> =
             policy.rules().map(|(list, rule, source)| json!({"list": list, "rule": rule, "source": source})).collect();
         let found = json!({"default": policy.default_decision(), "rules": rules, "warnings": policy.warnings()});
-        escaped(&found.to_string()) + "\n"
+        format!("{}\n", visible_json(&found.to_string()))
     } else {
         let mut out = String::new();
         for (list, rule, source) in policy.rules() {

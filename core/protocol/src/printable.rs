@@ -90,12 +90,66 @@ pub fn unambiguous(text: &str) -> String {
     shown
 }
 
-/// Returns whether a character has no width, is part of another one, or looks like a blank.
+/// Returns the text as [`printable_line()`] does, with escapes for all characters that are invisible or look like a blank. For
+/// names that are to be compared.
+///
+/// # Examples
+/// ```
+/// use kimi_agent_protocol::printable::visible_line;
+/// assert_eq!(visible_line("KEY\u{200b}\n"), r"KEY\u200b\n");
+/// ```
+pub fn visible_line(text: &str) -> Cow<'_, str> {
+    let line = printable_line(text);
+    if !line.contains(is_invisible) {
+        return line;
+    }
+    let mut shown = String::with_capacity(line.len() + 16);
+    for c in line.chars() {
+        // Writing to a string does not fail.
+        let _ = if is_invisible(c) { write!(shown, "\\u{:04x}", u32::from(c)) } else { shown.write_char(c) };
+    }
+    Cow::Owned(shown)
+}
+
+/// Returns JSON with the characters as escapes that control a terminal or are invisible. They occur only in its texts, which
+/// stay the same.
+///
+/// # Examples
+/// ```
+/// use kimi_agent_protocol::printable::visible_json;
+/// assert_eq!(visible_json("{\"a\":\"\u{200b}\u{e0041}\"}"), r#"{"a":"\u200b\udb40\udc41"}"#);
+/// ```
+pub fn visible_json(json: &str) -> Cow<'_, str> {
+    let is_hidden = |c: char| is_escaped(c) || is_invisible(c);
+    if !json.contains(is_hidden) {
+        return Cow::Borrowed(json);
+    }
+    let mut shown = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if !is_hidden(c) {
+            shown.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(shown, "\\u{unit:04x}");
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Returns whether a character has no width, is part of another one, or looks like a blank. These are the format characters
+/// of Unicode 17 (category Cf), the characters that renderers may ignore (`Default_Ignorable_Code_Point`), and blanks.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{17b4}' | '\u{17b5}')
-        || matches!(c, '\u{180b}'..='\u{180f}' | '\u{2000}'..='\u{200f}' | '\u{202f}' | '\u{205f}'..='\u{206f}')
-        || matches!(c, '\u{2800}' | '\u{3000}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}')
-        || matches!(c, '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+    matches!(c, '\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}')
+        || matches!(
+            c,
+            '\u{890}' | '\u{891}' | '\u{8e2}' | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{17b4}' | '\u{17b5}'
+        )
+        || matches!(c, '\u{180b}'..='\u{180f}' | '\u{2000}'..='\u{200f}' | '\u{2028}'..='\u{202f}')
+        || matches!(c, '\u{205f}'..='\u{206f}' | '\u{2800}' | '\u{3000}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}')
+        || matches!(c, '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}')
+        || matches!(c, '\u{13430}'..='\u{1343f}' | '\u{16fe4}' | '\u{1bca0}'..='\u{1bca3}')
+        || matches!(c, '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 fn is_escaped(c: char) -> bool {
@@ -133,6 +187,11 @@ mod tests {
             (&format!("a{}b", "\n".repeat(100)), "a\n[100 blanks in 100 lines]\nb".to_owned()),
             ("a\u{200b}b\u{3164}c\u{e0041}d\u{a0}e\u{2800}f", "a\\u200bb\\u3164c\\ue0041d\\u00a0e\\u2800f".to_owned()),
             ("\x1b[8m\rx\u{202e}", "\\x1b[8m\\rx\\u202e".to_owned()),
+            ("\u{1bca0}\u{16fe4}\u{13430}\u{13438}", "\\u1bca0\\u16fe4\\u13430\\u13438".to_owned()),
+            (
+                "\u{600}\u{6dd}\u{70f}\u{890}\u{8e2}\u{110bd}\u{110cd}",
+                "\\u0600\\u06dd\\u070f\\u0890\\u08e2\\u110bd\\u110cd".to_owned(),
+            ),
         ] {
             assert_eq!(unambiguous(text), shown);
         }

@@ -18,10 +18,11 @@ use clap::{Args, ValueEnum};
 use kimi_agent_client::Error;
 use kimi_agent_client::batch::{Batch, BatchOptions, JobResult, JobStatus, Retry, Workspace};
 use kimi_agent_client::host::{LIVE, batch_control, read_journal, start_batch};
+use kimi_agent_protocol::printable::visible_json;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::console::{Console, escaped};
+use crate::console::Console;
 use crate::interrupts::Interrupts;
 use crate::session_arguments::{Seconds, SessionArguments, duration};
 use crate::{Failure, exit, inspect, write_out, write_path};
@@ -292,7 +293,8 @@ impl Output {
                 if console.is_closed() { Err(Failure::Closed) } else { Ok(()) }
             }
             Self::File { path, file, .. } => {
-                let line = escaped(&result.to_json().to_string());
+                let line = result.to_json().to_string();
+                let line = visible_json(&line);
                 // Each line at once, for programs that follow the file.
                 writeln!(file, "{line}").and_then(|()| file.flush()).map_err(|error| unwritten(path, &error))
             }

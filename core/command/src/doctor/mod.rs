@@ -17,10 +17,10 @@ use kimi_agent_files::PrivateDir;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use crate::console::escaped;
 use crate::interrupts::Interrupts;
 use crate::session_arguments::{Seconds, duration, executable_of};
 use crate::{Failure, exit, write_out};
+use kimi_agent_protocol::printable::visible_json;
 use probe::Finding;
 use search::{Candidate, Missing};
 
@@ -119,7 +119,7 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<i32, Failure> {
         missing,
     };
     let text = match arguments.json {
-        true => format!("{}\n", escaped(&format!("{:#}", serde_json::to_value(&findings).unwrap_or_default()))),
+        true => format!("{}\n", visible_json(&format!("{:#}", serde_json::to_value(&findings).unwrap_or_default()))),
         false => page::of(&findings),
     };
     write_out(text.as_bytes())?;
