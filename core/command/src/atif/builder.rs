@@ -1,5 +1,7 @@
 //! The steps of an agent, from its events.
 
+use std::collections::HashMap;
+
 use kimi_agent_protocol::messages::{
     ContentPart, Event, StatusUpdate, SubagentEvent, TokenUsage, ToolCall, ToolResult,
 };
@@ -16,28 +18,37 @@ type Time = Option<String>;
 pub(super) struct Builder {
     /// The id of its trajectory; empty for the agent of the session.
     id: String,
-    /// The tool call that started the subagent.
-    parent: Option<String>,
     /// The kind of subagent, as the agent names it.
     kind: Option<String>,
     steps: Vec<Step>,
+    /// The last call of each id: its step, and its place in the step.
+    calls: HashMap<String, (usize, usize)>,
     /// Whether the next event of the agent begins a step.
     is_closed: bool,
     /// Whether the agent reports when a step begins.
     reports_steps: bool,
     subagents: Vec<Builder>,
+    /// The subagents by their ids and the tool calls that started them.
+    known: HashMap<(String, Option<String>), usize>,
+    /// The numbers of subagents with each id.
+    taken: HashMap<String, usize>,
+    /// The subagents that each tool call started.
+    started: HashMap<String, Vec<usize>>,
 }
 
 impl Builder {
     pub(super) fn new(id: String) -> Self {
         Self {
             id,
-            parent: None,
             kind: None,
             steps: Vec::new(),
+            calls: HashMap::new(),
             is_closed: true,
             reports_steps: false,
             subagents: Vec::new(),
+            known: HashMap::new(),
+            taken: HashMap::new(),
+            started: HashMap::new(),
         }
     }
 
@@ -141,13 +152,18 @@ impl Builder {
         let (id, name) = (&call.id, &call.function.name);
         let arguments = call.function.arguments.clone().unwrap_or_default();
         // Over ACP a call arrives again when more of it is known.
-        let step = self.steps.last_mut().filter(|_| !self.is_closed);
-        if let Some(known) = step.and_then(|step| step.calls.iter_mut().find(|known| known.id == *id)) {
+        if let Some((step, at)) =
+            self.calls.get(id).copied().filter(|(step, _)| !self.is_closed && step + 1 == self.steps.len())
+        {
+            let known = &mut self.steps[step].calls[at];
             known.name.clone_from(name);
             known.arguments = arguments;
             return;
         }
-        self.step(time).calls.push(Call { id: id.clone(), name: name.clone(), arguments, extra: Map::new() });
+        let calls = &mut self.step(time).calls;
+        calls.push(Call { id: id.clone(), name: name.clone(), arguments, extra: Map::new() });
+        let at = calls.len() - 1;
+        self.calls.insert(id.clone(), (self.steps.len() - 1, at));
     }
 
     fn result(&mut self, result: &ToolResult, time: &Time) {
@@ -162,33 +178,36 @@ impl Builder {
         }
         // A subagent without a step has no trajectory.
         let is_shown = |subagent: &&Self| subagent.steps.iter().any(|step| !step.is_empty());
-        let started = self.subagents.iter().filter(|subagent| subagent.parent.as_ref() == Some(id)).filter(is_shown);
+        let started = self.started.get(id).into_iter().flatten().map(|at| &self.subagents[*at]).filter(is_shown);
         observed.subagents = started.map(|subagent| subagent.id.clone()).collect();
-        let has_call = |step: &Step| step.calls.iter().any(|call| call.id == *id);
-        if let Some(step) = self.steps.iter_mut().rev().find(|step| has_call(step)) {
+        if let Some((step, _)) = self.calls.get(id) {
             observed.call = Some(id.clone());
-            return step.results.push(observed);
+            return self.steps[*step].results.push(observed);
         }
         observed.extra.insert("tool_call_id".to_owned(), id.clone().into());
         self.step(time).results.push(observed);
     }
 
     fn found(&mut self, id: &str) -> Option<&mut Call> {
-        self.steps.iter_mut().rev().flat_map(|step| step.calls.iter_mut()).find(|call| call.id == id)
+        let (step, at) = self.calls.get(id)?;
+        Some(&mut self.steps[*step].calls[*at])
     }
 
     fn subagent(&mut self, event: &SubagentEvent, time: &Time) {
         let parent = event.parent_tool_call_id.as_ref();
         let id = event.agent_id.as_ref().or(parent).map_or("subagent", String::as_str);
-        let known = self.subagents.iter().position(|one| one.id == id && one.parent.as_ref() == parent);
-        let at = known.unwrap_or_else(|| {
+        let at = *self.known.entry((id.to_owned(), parent.cloned())).or_insert_with(|| {
             // An agent can resume a subagent with another tool call. Ids of trajectories are unique.
-            let taken =
-                self.subagents.iter().filter(|one| one.id == id || one.id.starts_with(&format!("{id}#"))).count();
-            let unique = if taken == 0 { id.to_owned() } else { format!("{id}#{}", taken + 1) };
+            let taken = self.taken.entry(id.to_owned()).or_default();
+            *taken += 1;
+            let unique = if *taken == 1 { id.to_owned() } else { format!("{id}#{taken}") };
             let kind = event.subagent_type.clone();
-            self.subagents.push(Self { parent: parent.cloned(), kind, ..Self::new(unique) });
-            self.subagents.len() - 1
+            self.subagents.push(Self { kind, ..Self::new(unique) });
+            let at = self.subagents.len() - 1;
+            if let Some(parent) = parent {
+                self.started.entry(parent.clone()).or_default().push(at);
+            }
+            at
         });
         self.subagents[at].event(&event.event, time);
     }

@@ -125,6 +125,33 @@ fn subagent_has_trajectory_of_its_own() {
 }
 
 #[test]
+fn resumed_subagent_has_one_trajectory_for_each_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let call = |id: &str| json!({"event": {"type": "ToolCall", "payload": {"type": "function", "id": id, "function": {"name": "Agent", "arguments": "{}"}}}});
+    let subagent = |parent: &str, text: &str| {
+        let event = json!({"type": "ContentPart", "payload": {"type": "text", "text": text}});
+        let payload = json!({"parent_tool_call_id": parent, "agent_id": "a1", "event": event});
+        json!({"event": {"type": "SubagentEvent", "payload": payload}})
+    };
+    let path = recorded(
+        &folder,
+        json!([[
+            call("t1"),
+            subagent("t1", "one"),
+            call("t2"),
+            subagent("t2", "tw"),
+            subagent("t2", "o"),
+            subagent("t1", " more"),
+            {"text": "Done"},
+        ]]),
+    );
+    let trajectory = trajectory(&path);
+    let subagents = trajectory["subagent_trajectories"].as_array().unwrap().iter();
+    let found: Vec<_> = subagents.map(|one| (&one["trajectory_id"], &one["steps"][0]["message"])).collect();
+    assert_eq!(found, [(&json!("a1"), &json!("one more")), (&json!("a1#2"), &json!("two"))]);
+}
+
+#[test]
 fn failed_turn_is_system_step() {
     let folder = tempfile::tempdir().unwrap();
     let path = recorded(
