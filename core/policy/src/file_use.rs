@@ -125,7 +125,10 @@ impl FileUses {
         };
         let first = subcommand.and_then(|at| words[at].literal());
         let effect = if is_git {
-            first.map_or(Some(Effect::Read), |first| TABLE.of_git.get(first).copied())
+            match subcommand {
+                Some(_) => first.and_then(|first| TABLE.of_git.get(first).copied()),
+                None => Some(Effect::Read),
+            }
         } else {
             known(&TABLE.files, name).copied()
         };

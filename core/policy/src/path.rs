@@ -12,18 +12,13 @@ use crate::glob::{Ends, EndsAt, Globs, is_glob};
 use crate::links::{expand_home, follow, is_remote, is_strange, normalized, of_process, slashed};
 use crate::rule::Certainty;
 use crate::work::Budget;
+use words::{SOURCES, folded, rough};
 pub(crate) use work_dir::WorkDir;
 
 /// Longer paths are not read.
 const MAX_TEXT: usize = 4096;
 /// Paths with more parts are not followed.
 const MAX_PARTS: usize = 128;
-/// Endings of sources. A search for them does not look for hidden files such as `.env.py`.
-const SOURCES: &[&str] = &[
-    "py", "pyi", "rs", "js", "mjs", "cjs", "ts", "tsx", "jsx", "go", "java", "kt", "c", "h", "cc", "cpp", "hpp", "cs",
-    "rb", "php", "swift", "scala", "sh", "md", "rst", "txt", "html", "css", "scss", "vue", "svelte", "sql", "proto",
-    "lua", "ex", "hs",
-];
 
 /// The path of a tool call, with the forms that rules compare.
 #[derive(Clone, Debug)]
@@ -539,24 +534,4 @@ impl PathPattern {
         let relative = work_dirs.iter().find_map(|dir| absolute.strip_prefix(dir).ok());
         relative.is_some_and(|relative| fast_glob::glob_match(&self.glob, slashed(relative)))
     }
-}
-
-/// A text without case, as systems compare names.
-fn folded(text: &str) -> String {
-    text.to_lowercase().replace('\u{17f}', "s")
-}
-
-/// A text with one sign for each run of letters with accents and other letters: it is the same in each normal form of Unicode.
-fn rough(text: &str) -> String {
-    let mut rough = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        let has_accent = chars.peek().is_some_and(|next| matches!(next, '\u{300}'..='\u{36f}'));
-        if c.is_ascii() && !has_accent {
-            rough.push(c);
-        } else if !rough.ends_with('\u{1}') {
-            rough.push('\u{1}');
-        }
-    }
-    rough
 }

@@ -142,7 +142,7 @@ impl Rule {
             Subject::Kind(kind) => part.kind == Some(*kind),
             Subject::Tool(name) => !part.redirection && allows_tool(name, tool, part),
         };
-        let Some(pattern) = self.pattern.as_ref().filter(|_| is_subject) else { return is_subject };
+        let Some(pattern) = self.pattern.as_ref().filter(|_| is_subject) else { return is_subject && !part.is_word() };
         if part.doubt.is_some() || part.vague {
             return false;
         }
@@ -174,7 +174,7 @@ impl Rule {
         };
         let Some(pattern) = &self.pattern else {
             // A word that may mean no file needs a rule that names it.
-            if matches!(&part.target, Target::Path(path) if path.is_word()) {
+            if part.is_word() {
                 return Certainty::No;
             }
             return match &self.named_mcp {

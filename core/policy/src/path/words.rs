@@ -1,10 +1,16 @@
-//! Paths that words of commands may mean although they do not look like paths, and patterns of git.
+//! Paths that words of commands may mean although they do not look like paths, patterns of git, and texts as they are compared.
 
 use std::path::PathBuf;
 
-use super::{FilePath, GlobUse, PathPattern, SOURCES, WorkDir, folded};
+use super::{FilePath, GlobUse, PathPattern, WorkDir};
 use crate::links::{expand_home, normalized, slashed};
 
+/// Endings of sources. A search for them does not look for hidden files such as `.env.py`.
+pub(super) const SOURCES: &[&str] = &[
+    "py", "pyi", "rs", "js", "mjs", "cjs", "ts", "tsx", "jsx", "go", "java", "kt", "c", "h", "cc", "cpp", "hpp", "cs",
+    "rb", "php", "swift", "scala", "sh", "md", "rst", "txt", "html", "css", "scss", "vue", "svelte", "sql", "proto",
+    "lua", "ex", "hs",
+];
 /// A name that no rule is about.
 const OTHER: &str = "\u{1}\u{1}\u{1}\u{1}\u{1}\u{1}\u{1}\u{1}\u{1}";
 
@@ -167,6 +173,26 @@ impl PathPattern {
     pub(crate) fn names_something(&self) -> bool {
         self.names_something
     }
+}
+
+/// A text without case, as systems compare names.
+pub(super) fn folded(text: &str) -> String {
+    text.to_lowercase().replace('\u{17f}', "s")
+}
+
+/// A text with one sign for each run of letters with accents and other letters: it is the same in each normal form of Unicode.
+pub(super) fn rough(text: &str) -> String {
+    let mut rough = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let has_accent = chars.peek().is_some_and(|next| matches!(next, '\u{300}'..='\u{36f}'));
+        if c.is_ascii() && !has_accent {
+            rough.push(c);
+        } else if !rough.ends_with('\u{1}') {
+            rough.push('\u{1}');
+        }
+    }
+    rough
 }
 
 #[cfg(test)]

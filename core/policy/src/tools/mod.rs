@@ -106,6 +106,11 @@ impl Part {
         }
     }
 
+    /// Whether it is a word that may name no file.
+    pub(crate) fn is_word(&self) -> bool {
+        matches!(&self.target, Target::Path(path) if path.is_word())
+    }
+
     /// Whether it is a file that may be any.
     pub(crate) fn is_any_path(&self) -> bool {
         matches!(&self.target, Target::Path(path) if path.is_any())

@@ -136,7 +136,11 @@ impl Taker<'_> {
                 }
                 let is_file = is_whole && files.is_file(at);
                 // The file of a commit is another piece.
-                let is_of_commit = files.is_git && is_whole && !is_file && text.find(':').is_some_and(|at| at > 0);
+                let is_commit = |name: &str| cfg!(unix) && !name.is_empty() && !name.contains('/');
+                let is_of_commit = files.is_git
+                    && is_whole
+                    && !is_file
+                    && text.split_once(':').is_some_and(|(commit, _)| is_commit(commit));
                 // Other words are files only if they look like files, or are compared with rules that name them.
                 if self.needs.paths && (is_file || is_like_path) && !is_of_commit {
                     let path = if place.moves { place.resolve(piece, self.work_dir) } else { path };
