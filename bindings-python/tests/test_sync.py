@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -176,6 +177,27 @@ def test_session_can_be_used_from_another_thread() -> None:
         thread.join(DEADLINE)
         said.append(session.prompt("Go").result().text)
     assert said == ["a", "b"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="closing descriptors is what daemons of Unix do")
+def test_closed_descriptors_are_an_error() -> None:
+    code = """
+import os, kimi_agent
+from kimi_agent import sync
+from kimi_agent.testing import scripted_agent
+agent = scripted_agent([[{"text": "a"}], [{"text": "b"}]])
+session = sync.create_session(executable=agent).__enter__()
+assert session.prompt("Go").result().text == "a"
+os.closerange(3, 300)
+for call in (lambda: session.prompt("Go").result(), lambda: sync.create_session(executable=agent).__enter__()):
+    try:
+        call()
+    except kimi_agent.KimiAgentError as error:
+        print(error, flush=True)
+os._exit(0)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE, check=True)
+    assert ran.stdout.count("has closed descriptors of kimi-agent") == 2, ran
 
 
 BLOCKING = """

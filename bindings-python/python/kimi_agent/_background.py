@@ -34,14 +34,33 @@ class _Background:
         try:
             # Windows' default loop watches no descriptors.
             self.loop = asyncio.SelectorEventLoop()
+            # Nobody uses it. Each pipe has a number of its own, so that another file with its descriptor is noticed.
+            self.witness, other = os.pipe()
+            os.close(other)
         except OSError as error:
             raise _lacking("descriptor", error) from None
+        self.identity = os.fstat(self.witness)[1:3]
         self.thread = threading.Thread(target=self._run, name="kimi-agent", daemon=True)
         try:
             self.thread.start()
         except RuntimeError as error:
             self.loop.close()
             raise _lacking("thread", error) from None
+
+    def is_intact(self) -> bool:
+        """Whether the descriptors are open. The program may have closed all of them, for example to become a daemon."""
+        try:
+            return os.fstat(self.witness)[1:3] == self.identity
+        except OSError:
+            return False
+
+    def check(self) -> None:
+        """Raises if a wait would not end."""
+        if not self.is_intact():
+            raise KimiAgentError(
+                "this program has closed descriptors of kimi-agent, for example to become a daemon; the sessions of "
+                "this process cannot be used any more. Open the first session after that"
+            )
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -73,6 +92,9 @@ class _Background:
         """Joins the thread, so that it does not run Python code while the interpreter shuts down."""
         if self.process == os.getpid():
             self.stopping = True
+            # Another file may have the descriptor that wakes the loop.
+            if not self.is_intact():
+                return
             self.loop.call_soon_threadsafe(self.loop.stop)
             # An async handler that blocks the loop must not keep the program alive either.
             self.thread.join(2 * _PATIENCE)
@@ -100,6 +122,7 @@ def _background() -> _Background:
                 atexit.register(made.stop)
         found = _current
     assert found is not None
+    found.check()
     if threading.current_thread() is found.thread:
         raise KimiAgentError(
             "a blocking call from an async handler would wait for itself; make the handler a plain function"
@@ -178,11 +201,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         # On Windows a signal interrupts no wait, and elsewhere not if the system has chosen another thread for it.
         while not call.future.done():
             concurrent.futures.wait([call.future], _UNTIL_SIGNALS)
+            background.check()
         return call.future.result()
     except BaseException as error:
         if call is None:
             work.close()
-        elif not call.future.done():
+        elif not call.future.done() and background is not None and background.is_intact():
             call.cancel()
         # The result is not delivered, and a traceback must not keep it.
         del call, work
