@@ -40,7 +40,8 @@ const SEARCHED: &[&str] = &[
 
 /// Whether some tools read a glob in another way: alternatives such as `@(a|b)` and `!(a)`.
 pub(super) fn is_extended(glob: &str) -> bool {
-    glob.match_indices('(').any(|(at, _)| glob[..at].ends_with(['@', '+', '!', '?', '*']) || glob[at..].contains('|'))
+    let has_alternatives = glob.split_once('(').is_some_and(|(_, rest)| rest.contains('|'));
+    has_alternatives || glob.match_indices('(').any(|(at, _)| glob[..at].ends_with(['@', '+', '!', '?', '*']))
 }
 
 /// The glob without its parentheses.
