@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,7 +71,7 @@ class LeftBehind(unittest.TestCase):
         child = self.start(sys.executable, "-c", LISTEN, env=self.run_environment)
         port = child.said  # type: ignore[attr-defined]
         first, second = self.left()
-        self.assertRegex(first, rf"^Process {child.pid} \(.* still runs in {os.getcwd()}\.$")
+        self.assertRegex(first, rf"^Process {child.pid} \(.* still runs in {re.escape(os.getcwd())}\.$")
         self.assertEqual(second, f"Process {child.pid} listens on port {port}.")
 
     def test_process_with_empty_environment_is_found_by_its_folder(self) -> None:

@@ -522,7 +522,8 @@ def run_batch(
     try:
         of_handlers = ("on_progress", "progress")
         rest = {name: value for name, value in options.items() if name not in of_handlers}
-        rest["output"] = output
+        if output is not None:
+            rest["output"] = output
         if "total" in rest:
             called(_native.check_names, ["total"])
         runner = _runner_of(on, rest.get("concurrency"))
