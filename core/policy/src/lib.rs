@@ -446,8 +446,9 @@ impl Policy {
 
     fn decide_part<'p>(&'p self, tool: Tool<'_>, part: &Part, work: &mut Work<'p>) -> Option<Verdict<'p>> {
         // An allow rule can spell the command that hides the part.
+        let spells = |rule: &Rule| if part.is_name { rule.spells_all() } else { !rule.is_bare() };
         if let Some(command) = part.spelled.as_ref()
-            && self.allowing(tool, command, work, |rule| !rule.is_bare())?.is_some()
+            && self.allowing(tool, command, work, spells)?.is_some()
         {
             return Some(Verdict { decision: Decision::Allow, rule: None, is_certain: true });
         }

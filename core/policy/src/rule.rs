@@ -123,6 +123,11 @@ impl Rule {
         self.pattern.is_none()
     }
 
+    /// Whether it spells each word of a command.
+    pub(crate) fn spells_all(&self) -> bool {
+        self.pattern.as_ref().is_some_and(|pattern| pattern.command.spells_all())
+    }
+
     /// Whether it is about any target of its kind, also about one that cannot be decided.
     pub(crate) fn is_about_any(&self) -> bool {
         self.pattern.as_ref().is_none_or(|pattern| pattern.text == "*")

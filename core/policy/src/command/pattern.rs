@@ -27,6 +27,11 @@ enum End {
 }
 
 impl CommandPattern {
+    /// Whether it spells each word of a command.
+    pub(crate) fn spells_all(&self) -> bool {
+        self.end == End::Nothing && !self.words.iter().any(|word| word.contains('*'))
+    }
+
     pub(crate) fn parse(text: &str) -> Self {
         let (mut words, impossible) = unquoted(text);
         let end = match words.last().map(|word| &**word) {

@@ -70,11 +70,23 @@ pub(crate) struct Part {
     pub(crate) doubt: Option<String>,
     /// The command that hides this part. If an allow rule spells the command, the part needs no decision.
     pub(crate) spelled: Option<Box<Part>>,
+    /// Only a rule that spells each word of that command is enough.
+    pub(crate) is_name: bool,
 }
 
 impl Part {
     fn new(kind: Option<Kind>, target: Target) -> Self {
-        Self { kind, target, shadow: false, hides: false, vague: false, redirection: false, doubt: None, spelled: None }
+        Self {
+            kind,
+            target,
+            shadow: false,
+            hides: false,
+            vague: false,
+            redirection: false,
+            doubt: None,
+            spelled: None,
+            is_name: false,
+        }
     }
 
     /// A copy of the part, if it is a command.

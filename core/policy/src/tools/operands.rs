@@ -163,7 +163,15 @@ impl Taker<'_> {
                 if !found.is_empty() && !files.uses.is_empty() {
                     let folders = if place.is_known() { place.folders() } else { Vec::new() };
                     let path = FilePath::of_names(text, &found, &folders, self.work_dir);
+                    let before = self.parts.len();
                     self.add_file(&files, files.of_word(&words, at), path, word, true, place);
+                    let names = self.parts[before..].iter_mut().filter(|part| part.kind.is_none());
+                    for part in names {
+                        // A rule that spells the whole command allows what its program does with such a name.
+                        let mut whole = Part::new(Some(Kind::Execute), Target::Command(command.clone()));
+                        whole.doubt = self.known.doubt.clone();
+                        (part.spelled, part.is_name) = (Some(Box::new(whole)), true);
+                    }
                 }
             }
         }

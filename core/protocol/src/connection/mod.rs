@@ -214,7 +214,7 @@ pub struct Connection {
     calls: HashMap<String, PendingCall>,
     requests: requests::Requests,
     tool_calls: ToolCalls,
-    approved: policy::ApprovedCalls,
+    approved: Option<Box<policy::ApprovedCalls>>,
     terminals: terminals::Terminals,
     /// The warnings that have been logged; each is logged once.
     warned: BTreeSet<(String, Option<String>)>,
@@ -268,7 +268,7 @@ impl Connection {
             calls: HashMap::new(),
             requests: requests::Requests::default(),
             tool_calls: ToolCalls::default(),
-            approved: policy::ApprovedCalls::default(),
+            approved: None,
             terminals: terminals::Terminals::default(),
             warned: BTreeSet::new(),
             turn: None,

@@ -79,6 +79,11 @@ impl ApprovedCalls {
         !self.always.is_empty() && self.always.contains(&(Self::without_id(call), asked))
     }
 
+    /// Whether exactly this call of an own tool was approved for the session, as it is asked about now.
+    fn covers(&self, request: &ApprovalRequest, decision: &PolicyDecision) -> bool {
+        self.contains(&decision.tool_call, self.asked(request, decision))
+    }
+
     /// Whether exactly this call of an own tool was approved once. The approval is used up.
     fn take_once(&mut self, call: &ToolCallInfo) -> bool {
         let call = Self::without_id(call);
@@ -117,6 +122,11 @@ fn is_filled(value: &Value) -> bool {
 }
 
 impl Connection {
+    /// The calls that the program approved. A session without rules has none, and no memory for them.
+    pub(super) fn approved_calls(&mut self) -> &mut ApprovedCalls {
+        self.approved.get_or_insert_default()
+    }
+
     /// Whether this is the call of the hook that belongs to the policy, which the program does not see.
     pub(super) fn is_of_policy(&self, request: &Event) -> bool {
         self.replay.is_none()
@@ -275,8 +285,10 @@ impl Connection {
         }
         let is_plain = earlier.is_empty() && !is_unknown && newest.changed.is_none();
         let mut decision = strictest(&**rules, newest, earlier.into_iter(), &request.description);
-        let asked = self.approved.asked(request, &decision);
-        if decision.decision == PolicyOutcome::Ask && is_plain && self.approved.contains(&self.as_own(&shown), asked) {
+        let own = self.as_own(&shown);
+        let approved = self.approved_calls();
+        let asked = approved.asked(request, &decision);
+        if decision.decision == PolicyOutcome::Ask && is_plain && approved.contains(&own, asked) {
             decision.decision = PolicyOutcome::Allow;
             decision.reason = Some("the program approved this call for the session".to_owned());
             (decision.rule, decision.source) = (None, None);
@@ -314,7 +326,7 @@ impl Connection {
             Some(decision)
                 if decision.decision == PolicyOutcome::Ask
                     && decision.rule.is_some()
-                    && !self.approved.contains(&decision.tool_call, self.approved.asked(asked, &decision)) =>
+                    && !self.approved_calls().covers(asked, &decision) =>
             {
                 self.request(rpc_id, request, size, now);
             }
@@ -348,8 +360,10 @@ impl Connection {
             // The default asks about what the agent does. The program's own tools and handlers are the program's.
             PolicyOutcome::Ask if decision.rule.is_some() => {
                 let own = self.as_own(&call);
-                let asked = || self.approved.asked(&approval_of(request, &decision.tool_call), &decision);
-                let is_approved = self.approved.contains(&own, asked()) || self.approved.take_once(&own);
+                let asked = approval_of(request, &decision.tool_call);
+                let approved = self.approved_calls();
+                let is_approved =
+                    approved.contains(&own, approved.asked(&asked, &decision)) || approved.take_once(&own);
                 (!is_approved).then(|| Verdict::Asked(Box::new(decision)))
             }
             _ => None,
@@ -382,13 +396,14 @@ impl Connection {
         match answer {
             Answer::Approval(Approval::ApproveForSession) => {
                 if let (Some(call), Some(asked)) = (&call, asked) {
-                    self.approved.add(call, asked);
+                    self.approved_calls().add(call, asked);
                 }
                 Some(Answer::Approval(Approval::Approve))
             }
             Answer::Approval(Approval::Approve) => {
                 let is_own = |call: &ToolCallInfo| is_of_agent && self.sources.tools.contains(&call.name);
-                call.filter(is_own).iter().for_each(|call| self.approved.add_once(call));
+                let call = call.filter(is_own);
+                call.iter().for_each(|call| self.approved_calls().add_once(call));
                 None
             }
             _ => None,

@@ -301,7 +301,7 @@ impl Connection {
             Ok(call) => {
                 let call = self.send(call);
                 self.requests.forget_resolved();
-                self.approved.forget_once();
+                self.approved.iter_mut().for_each(|approved| approved.forget_once());
                 self.turn = Some(Box::new(ActiveTurn {
                     key,
                     step: StepTag { index: 0, n: 1 },
