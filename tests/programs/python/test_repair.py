@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -61,7 +62,7 @@ def repair(project: Path, env: Environment, edit: str) -> subprocess.CompletedPr
 
 
 def test_repair_is_printed_as_diff(agent: Callable[..., Environment], project: Path) -> None:
-    run = " ".join(COMMAND)
+    run = shlex.join(COMMAND)
     turn = [
         asks("WriteFile", "Edit the shop", path="shop.py"),
         asks("Shell", "Run the tests", command=run),
