@@ -489,7 +489,7 @@ pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> 
     })
 }
 
-/// Checks that an open file is still what its path names, and that nobody has shortened it. `length` is its known length. Files
+/// Checks that the path of an open file still names it, and that the file was not shortened. `length` is its known length. Files
 /// without a length, such as pipes and devices, always pass.
 ///
 /// # Errors

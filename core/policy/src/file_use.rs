@@ -1,4 +1,4 @@
-//! What programs do with the files that their words name: the table `files.toml`.
+//! Reads the table `files.toml`: how programs use the files that their words name.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -80,19 +80,19 @@ enum Words {
     Outputs,
 }
 
-/// What a command does with a file that a word names.
+/// How a command uses a file that a word names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Use {
     /// Unknown for a program that is not in the table.
     pub(crate) kind: Option<Kind>,
     /// It is not certain that the command does it.
     pub(crate) is_vague: bool,
-    /// What is in a folder is meant, too.
+    /// The command also uses all files in a folder that the word names.
     pub(crate) has_content: bool,
     words: Words,
 }
 
-/// What a command does with the files that its words name.
+/// How a command uses the files that its words name.
 #[derive(Debug)]
 pub(crate) struct FileUses {
     /// Nothing, if its words are no files.
@@ -189,7 +189,7 @@ impl FileUses {
         self.uses.iter().copied().filter(is_meant)
     }
 
-    /// Whether the word is surely a file, if it is no option.
+    /// Whether the word is certainly a file, unless it is an option.
     pub(crate) fn is_file(&self, at: usize) -> bool {
         at > self.files_from
     }

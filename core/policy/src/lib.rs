@@ -8,7 +8,7 @@
 //! - `arguments`: the arguments of a call by meaning
 //! - `command`: shell commands, taken apart with a recogniser of the text that every shell reads in the same way
 //! - `programs`: the table of programs and of their options that do more than a careless rule says
-//! - `file_use`: what programs do with the files that their words name
+//! - `file_use`: how programs use the files that their words name
 //! - `rules`: a list of rules with an index; `path_index`, `names` and `pieces` are its parts
 //! - `presets`: rule sets that come with the SDK
 //! - `mcp`: names of tools of MCP servers

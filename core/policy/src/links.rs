@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf, Prefix, PrefixComponent};
 
-/// Where a path through files of processes leads.
+/// The target of a path through files of processes.
 #[derive(Debug)]
 pub(crate) struct OfProcess {
     /// The path for the process that is meant, as far as it is known.

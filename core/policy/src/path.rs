@@ -242,10 +242,10 @@ impl FilePath {
 
     /// Whether the shell or a program decides what the glob stands for.
     pub(crate) fn may_be_any(&self) -> bool {
-        // Braces with `..` are a sequence, or a folder above of one of the alternatives alone.
         if self.glob == Some(GlobUse::Wide) {
             return self.is_any_glob;
         }
+        // Braces with `..` are a sequence, or a folder above of one of the alternatives alone.
         let has_sequence = self.glob == Some(GlobUse::Shell) && self.text.contains('{') && self.text.contains("..");
         has_sequence || self.text.contains(['$', '`', '~'])
     }

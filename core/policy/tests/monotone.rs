@@ -228,7 +228,7 @@ proptest! {
         sign in prop::sample::select(vec!["; ", " && ", " || ", "\n"]),
     ) {
         let call = |command: String| json!({"name": "Shell", "arguments": {"command": command}});
-        // The rest of a line with a comment, or with the end of a document, is no command.
+        // The rest of a line with a comment, or with the end of a here-document, is not a command.
         prop_assume!(sign == "\n" || !(first.contains(" #") || first.contains("<<")));
         let decide = |command: String| decide(default, &deny, &ask, &allow, &call(command));
         let both = decide(format!("{first}{sign}{second}"));

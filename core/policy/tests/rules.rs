@@ -67,7 +67,7 @@ fn json_errors_name_line_and_rule() {
 }
 
 #[test]
-fn json_with_duplicate_keys_or_without_object_is_error() {
+fn json_with_duplicate_keys_is_refused() {
     for (text, expected) in [
         ("{\"deny\": [\"execute(rm *)\"],\n \"deny\": []}", "line 2: not valid JSON: the key `deny` occurs twice"),
         ("{\"default\": \"deny\", \"default\": \"allow\"}", "the key `default` occurs twice"),

@@ -125,7 +125,7 @@ impl Journal {
     fn append(&mut self, line: &Value) -> io::Result<()> {
         let mut bytes = line.to_string().into_bytes();
         bytes.push(b'\n');
-        // A line in a file that nobody finds, or behind a gap, would be lost.
+        // A line in a deleted file, or after a gap, is lost.
         kimi_agent_files::check_in_place(&self.file, &self.path, self.end)?;
         self.file.seek(SeekFrom::Start(self.end))?;
         if let Err(error) = self.file.write_all(&bytes).and_then(|()| self.file.sync_data()) {

@@ -99,7 +99,7 @@ impl Root {
 /// The reason to refuse a path below a directory that is another one now.
 const REPLACED: &str = "the directory was moved or replaced, so it is not used any more";
 
-/// Each part of a path is opened without following links, so that nobody can replace a part that was checked.
+/// Opens each part of a path without following links: a part that was replaced after a check is not used.
 #[cfg(unix)]
 mod unix {
     use std::ffi::OsStr;

@@ -125,7 +125,7 @@ fn subagent_has_trajectory_of_its_own() {
 }
 
 #[test]
-fn resumed_subagent_has_one_trajectory_for_each_call() {
+fn resumed_subagent_has_trajectory_per_call() {
     let folder = tempfile::tempdir().unwrap();
     let call = |id: &str| json!({"event": {"type": "ToolCall", "payload": {"type": "function", "id": id, "function": {"name": "Agent", "arguments": "{}"}}}});
     let subagent = |parent: &str, text: &str| {

@@ -29,7 +29,7 @@ fn read_until(terminal: &mut File, end: &str) -> String {
 }
 
 #[test]
-fn keys_typed_before_first_question_are_no_answer() {
+fn keys_before_first_question_are_discarded() {
     for early in ["y\n", "y\ny\n", "a\n"] {
         let call = json!({"name": "Shell", "arguments": {"command": "ls"}, "approve": true, "result": "a.txt"});
         let agent = agent(json!([[{"tool_call": call}]]));

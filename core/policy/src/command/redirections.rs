@@ -1,14 +1,13 @@
-//! Redirections of a text that cannot be decided. Where its words begin and end is not known, so every sign counts.
+//! Redirections of a text that cannot be decided. The limits of its words are not known, so each `<` and `>` counts.
 
 use crate::kinds::Kind;
 
-/// What a text may do to files by its redirections, and the sign that says so.
+/// Returns how the redirections of a text may use files, each with its sign.
 pub(super) fn uses_of_files(text: &str) -> impl Iterator<Item = (Kind, char)> {
     [(Kind::Edit, '>'), (Kind::Read, '<')].into_iter().filter(|(_, sign)| names_file(text, *sign))
 }
 
-/// Whether one of these signs may open a file. `/dev/null`, copies of a descriptor, documents in the
-/// text and commands in parentheses are none.
+/// Whether a sign may open a file. `/dev/null`, copies of a descriptor, here-documents and commands in parentheses are not files.
 fn names_file(text: &str, sign: char) -> bool {
     let mut rest = text;
     while let Some((_, after)) = rest.split_once(sign) {
@@ -24,7 +23,7 @@ fn names_file(text: &str, sign: char) -> bool {
     false
 }
 
-/// What follows the target behind a sign, if it is no file.
+/// Returns the text after the target of a redirection if the target is not a file.
 fn harmless(after: &str) -> Option<&str> {
     let is_end =
         |rest: &str| rest.is_empty() || rest.starts_with(|c: char| c.is_ascii_whitespace() || ";|&)".contains(c));

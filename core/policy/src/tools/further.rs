@@ -1,4 +1,4 @@
-//! What a call says beside the name of its tool: the command of an editor, thoughts, searches, and further paths.
+//! Reads a call beyond the name of its tool: the command of an editor, thoughts, searches, and further paths.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::command::{Word, changes_directory};
 use crate::kinds::{Kind, is_name, kind_of_tool};
 use crate::path::resolve;
 
-/// What the commands of editors do with the file.
+/// The commands of editors by the kind of their effect on the file.
 const EDITOR_COMMANDS: &[(Kind, &[&str])] = &[
     (Kind::Read, &["view", "read", "open", "list"]),
     (Kind::Edit, &["create", "write", "strreplace", "replace", "insert", "append", "edit", "undoedit", "undo"]),
@@ -92,7 +92,7 @@ impl<'a> Taker<'a> {
                 _ => false,
             }
         };
-        // A title is no name: many agents send one for a list of tasks.
+        // A title is not a name: many agents send a title for a list of tasks.
         let is_title = !is_name(self.call.name);
         let is_meant = |fields: &Map<String, Value>| fields.is_empty() || is_title && fields.iter().all(is_thought);
         kind_of_tool(self.call.name).is_none() && !self.call.arguments.is_none_or(is_meant)

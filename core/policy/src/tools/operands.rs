@@ -13,7 +13,7 @@ use crate::programs;
 /// Longer names of files are not looked for inside of words.
 const MAX_NAME: usize = 255;
 
-/// Where the commands of a text run.
+/// The folders in which the commands of a text run.
 pub(super) struct Place {
     /// The folder in which they begin.
     base: FilePath,
@@ -153,7 +153,7 @@ impl Taker<'_> {
                 let is_word = !files.is_file(at) && !text.starts_with('-') && !is_like_path(text);
                 let mut found = hidden_names(text);
                 found.extend(Some(text).filter(|_| is_word));
-                // Half a set in braces is no glob.
+                // Half a set in braces is not a glob.
                 let is_half = |name: &str| name.matches('{').count() != name.matches('}').count();
                 found.retain(|name| word.literal().is_some() || !is_half(name));
                 if let Some(link) = link.filter(|_| is_word || link != Some(text)) {

@@ -19,7 +19,7 @@ const BOTH: [Speech; 2] = [Speech::Wire, Speech::Acp];
 struct Peer {
     speech: Speech,
     agent: Agent,
-    /// The server of the program's tools, over ACP.
+    /// The server of the program's tools. Only over ACP.
     tools: Option<ToolsEndpoint>,
 }
 
@@ -148,7 +148,7 @@ async fn approval_open_for_an_hour_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tool_that_runs_for_ten_minutes_returns_its_result() {
+async fn tool_of_ten_minutes_returns_result() {
     for speech in BOTH {
         let (began, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
         let slow = ExternalTool::new("slow", "", json!({"type": "object"}), move |_| {
@@ -177,7 +177,7 @@ async fn tool_that_runs_for_ten_minutes_returns_its_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn turn_of_ten_thousand_events_in_an_hour_is_complete() {
+async fn turn_of_an_hour_loses_no_event() {
     const EVENTS: u32 = 10_000;
     for speech in BOTH {
         let (session, mut peer) = Peer::open(speech, SessionOptions::new()).await;

@@ -244,7 +244,7 @@ impl<'a, R: AsyncRead + Unpin> Relay<'a, R> {
             Some(Frame::Event(kind)) => self.push(lines::event(&kind, text)),
             None => match rewritten(text.as_bytes()).filter(|again| again != text) {
                 Some(again) => self.take_frame(&again),
-                None => tracing::warn!("invalid frame of the agent's server dropped"),
+                None => tracing::warn!("invalid WebSocket frame dropped"),
             },
         }
     }

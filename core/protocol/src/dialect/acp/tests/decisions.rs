@@ -315,7 +315,7 @@ fn approval_for_session_needs_arguments() {
 }
 
 #[test]
-fn approval_of_call_that_changed_meanwhile_is_rejected() {
+fn approval_of_changed_call_is_rejected() {
     for (before, after, selected) in [
         (json!({"rawInput": {"command": "git"}}), json!({"rawInput": {"command": "git push"}}), "no"),
         (json!({"rawInput": {"command": "git"}}), json!({"rawInput": {"command": "rm x"}}), "no"),
