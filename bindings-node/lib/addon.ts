@@ -12,6 +12,8 @@ export declare class Bridge {
   jobDone(jobId: number, answerJson: string): void
   /** A handler failed, with an error of this kind if the name of its class says something. A job that was withdrawn is ignored. */
   jobFailed(jobId: number, reason: string, kind?: string | undefined | null): void
+  /** Reports the progress of a tool. A job that was withdrawn is ignored. */
+  jobProgress(jobId: number, fraction?: number | undefined | null, message?: string | undefined | null): void
   /** Sets whether the bridge keeps the process alive. */
   setKeepsAlive(keepsAlive: boolean): void
   /** Delivers log records up to this level; null for none. Default: `warn`. */
@@ -53,8 +55,9 @@ export interface CassetteFile {
  * - `settled`: a turn has an outcome or has been abandoned. Comes once a turn, whether the turn is read or not.
  * - `job`: a handler is to be called, and `jobDone()` or `jobFailed()` after it. `owner` is the key of its session or agent,
  *   `index` the place of a tool or hook in the options, or the number of an output's check. The payload is the request, the
- *   tool's arguments, the value of an output, the event or the line. `inTurn` says whether the session's running turn waits
- *   for the handler, `origin` which request the payload is, `span` the number of the span that the handler runs in.
+ *   tool's arguments, the value of an output, the event or the line, `callId` the ID of a tool's call. `inTurn` says whether
+ *   the session's running turn waits for the handler, `origin` which request the payload is, `span` the number of the span
+ *   that the handler runs in.
  * - `telemetry`: operations on spans and metrics for the session with the key `owner`, in order.
  * - `cancel_job`: a job was withdrawn.
  * - `log`: a record of the log, up to the level that `setLogLevel()` set.
@@ -65,7 +68,7 @@ export type Delivery =
   | { type: 'failed'; ticket: number; error: NativeError }
   | { type: 'readable'; turn: number }
   | { type: 'settled'; turn: number }
-  | { type: 'job'; id: number; owner: number; kind: 'approval' | 'question' | 'tool' | 'hook' | 'event' | 'stderr' | 'read_file' | 'write_file' | 'terminal' | 'output' | 'next_job' | 'progress'; index?: number; payloadJson: string; inTurn: boolean; origin?: RequestOrigin; span?: number }
+  | { type: 'job'; id: number; owner: number; kind: 'approval' | 'question' | 'tool' | 'hook' | 'event' | 'stderr' | 'read_file' | 'write_file' | 'terminal' | 'output' | 'next_job' | 'progress'; index?: number; payloadJson: string; callId?: string; inTurn: boolean; origin?: RequestOrigin; span?: number }
   | { type: 'telemetry'; owner: number; opsJson: string }
   | { type: 'cancel_job'; id: number }
   | { type: 'log'; level: 'error' | 'warn' | 'info' | 'debug' | 'trace'; target: string; message: string };

@@ -2,7 +2,7 @@
 
 import type { Bridge as NativeBridge, Delivery } from "./addon.js";
 import { callNative, type CallSite, callSite, type Entry, publicError, raisedAt } from "./errors.js";
-import { type Handlers, type HandlerCall, JobContext, type JobOutcome } from "./handlers.js";
+import { type Handlers, type HandlerCall, JobContext, type JobOutcome, ToolJobContext } from "./handlers.js";
 import { log } from "./log.js";
 import { loadNative, type NativeModule } from "./native.js";
 import { workerThreads } from "./node.js";
@@ -184,10 +184,10 @@ export class Bridge {
         this.#turns.get(delivery.turn)?.onSettled();
         break;
       case "job": {
-        const { id, owner, kind, index, payloadJson, inTurn, origin, span } = delivery;
+        const { id, owner, kind, index, payloadJson, callId, inTurn, origin, span } = delivery;
         const payload: unknown = JSON.parse(payloadJson);
         if (origin) setOrigin(payload, origin);
-        this.#runJob(owner, { id, kind, index, payload, inTurn, span });
+        this.#runJob(owner, { id, kind, index, payload, callId, inTurn, span });
         break;
       }
       case "telemetry":
@@ -214,12 +214,18 @@ export class Bridge {
       this.native.jobFailed(id, "the session is gone");
       return;
     }
-    const context = new JobContext();
+    const context = job.kind === "tool" ? this.#toolContext(job) : new JobContext();
     this.#jobs.set(id, context);
     handlers.run(job, context, (outcome) => {
       // A cancelled job is not in the map any more, and its session may be closed.
       if (this.#jobs.delete(id)) this.#endJob(id, outcome);
       this.#updateRef();
+    });
+  }
+
+  #toolContext({ id, callId }: HandlerCall): ToolJobContext {
+    return new ToolJobContext(callId ?? "", (fraction, message) => {
+      this.native.jobProgress(id, fraction, message);
     });
   }
 

@@ -17,6 +17,36 @@ export interface HandlerContext {
   readonly signal: AbortSignal;
 }
 
+/** The second argument of a tool's handler. Its members may be destructured. */
+export interface ToolContext extends HandlerContext {
+  /** The ID of the call, as its `ToolCallRequest` has it. */
+  readonly callId: string;
+  /**
+   * Reports how far the call is. Returns immediately.
+   *
+   * Agents that speak ACP get the report as MCP progress if they ask for it. Over Wire nothing is sent, because this protocol
+   * has no progress of tools. A newer report replaces one that is not sent yet; the last report is sent before the result.
+   *
+   * @param fraction - The part that is done, from 0 to 1. Other numbers are clamped. Default: the last one.
+   * @param message - A text for people. Default: none.
+   * @throws {TypeError} if an argument has a wrong type.
+   *
+   * @example
+   * ```ts
+   * const index = tool({
+   *   name: "index",
+   *   description: "Indexes the files.",
+   *   parameters: z.object({}),
+   *   handler: (_, { progress }) => {
+   *     progress(0.5, "half of the files");
+   *     return "indexed";
+   *   },
+   * });
+   * ```
+   */
+  readonly progress: (fraction?: number | null, message?: string | null) => void;
+}
+
 /**
  * Rejects an approval request with feedback. The model reads it and continues.
  *

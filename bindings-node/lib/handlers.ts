@@ -1,9 +1,9 @@
 /** Calls the program's handlers for requests, tools, hooks, events and stderr. */
 
 import type { Delivery } from "./addon.js";
-import { toJson, wrongOption } from "./arguments.js";
+import { kindOf, toJson, wrongOption } from "./arguments.js";
 import type { Progress } from "./batch.js";
-import { Block, type HandlerContext, Reject } from "./handler-types.js";
+import { Block, type HandlerContext, Reject, type ToolContext } from "./handler-types.js";
 import { log } from "./log.js";
 import { revealEvent, revealToolCall } from "./messages.js";
 import { asyncHooks } from "./node.js";
@@ -30,6 +30,8 @@ export interface HandlerCall {
   /** The place of the tool or hook in the options, or the number of the check. */
   index: number | undefined;
   payload: unknown;
+  /** The ID of a tool's call. */
+  callId: string | undefined;
   /** Whether the session's running turn waits for the handler. */
   inTurn: boolean;
   /** The number of the span that the handler runs in. */
@@ -59,6 +61,27 @@ export class JobContext implements HandlerContext {
   abort(): void {
     this.#aborted = true;
     this.#controller?.abort();
+  }
+}
+
+/** The second argument of a tool's handler. */
+export class ToolJobContext extends JobContext implements ToolContext {
+  readonly callId: string;
+  /** A function of its own, because handlers take it out of the context. */
+  readonly progress: ToolContext["progress"];
+
+  constructor(callId: string, report: (fraction: number | undefined, message: string | undefined) => void) {
+    super();
+    this.callId = callId;
+    this.progress = (fraction, message) => {
+      if (fraction !== undefined && fraction !== null && typeof fraction !== "number") {
+        throw new TypeError(`fraction: expected a number from 0 to 1, got ${kindOf(fraction)}`);
+      }
+      if (message !== undefined && message !== null && typeof message !== "string") {
+        throw new TypeError(`message: expected text, got ${kindOf(message)}`);
+      }
+      report(fraction ?? undefined, message ?? undefined);
+    };
   }
 }
 
@@ -108,7 +131,7 @@ function call({ kind, index, payload }: HandlerCall, functions: HandlerFunctions
     case "question":
       return functions.question?.(payload as QuestionRequest, context);
     case "tool":
-      return functions.tools[index ?? -1]?.handler(payload as JsonObject, context);
+      return functions.tools[index ?? -1]?.handler(payload as JsonObject, context as ToolContext);
     case "hook":
       return functions.hooks[index ?? -1]?.handler(payload as HookRequest, context);
     case "event":

@@ -61,6 +61,7 @@ export {
   reject,
   type TerminalHandler,
   type TerminalOutcome,
+  type ToolContext,
   type WriteFileHandler,
 } from "./handler-types.js";
 export { type Logger, type LogLevel, type LogRecord, setLogger } from "./log.js";

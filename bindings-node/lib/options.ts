@@ -12,6 +12,7 @@ import type {
   QuestionHandler,
   ReadFileHandler,
   TerminalHandler,
+  ToolContext,
   WriteFileHandler,
 } from "./handler-types.js";
 import { loadNative } from "./native.js";
@@ -186,6 +187,6 @@ function definition(option: string, item: unknown): JsonObject {
   const { parameters, matcher } = given;
   if (option === "hooks" && isRegExp(matcher)) return { ...given, matcher: patternText(option, matcher) };
   if (option !== "tools" || !isStandardSchema(parameters)) return given;
-  const handler = given["handler"] as (args: unknown, context: HandlerContext) => unknown;
+  const handler = given["handler"] as (args: unknown, context: ToolContext) => unknown;
   return { ...makeTool({ ...(item as ExternalTool), parameters, handler }) };
 }

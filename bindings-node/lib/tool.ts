@@ -2,7 +2,7 @@
 
 import { kindOf, reading, show, wrongOption } from "./arguments.js";
 import { atCaller, type InvalidOption } from "./errors.js";
-import type { HandlerContext } from "./handler-types.js";
+import type { ToolContext } from "./handler-types.js";
 import {
   type AnyObject,
   foreignSchema,
@@ -44,10 +44,10 @@ export interface ExternalTool {
    * throws, the model gets the error's text, and the turn continues.
    *
    * @param args - The arguments as the model sent them. Only a tool made by {@link tool} with a schema checks them.
-   * @param context - The signal that is aborted when the result is not needed any more.
+   * @param context - The ID of the call, its progress, and the signal that is aborted when the result is not needed any more.
    * @returns The result, or a promise of it.
    */
-  handler(args: JsonObject, context: HandlerContext): unknown;
+  handler(args: JsonObject, context: ToolContext): unknown;
   /** How long the handler may take, in milliseconds. Default: no limit. */
   timeout?: number | undefined;
 }
@@ -78,7 +78,7 @@ export type ToolDescription = Pick<ExternalTool, "name" | "description" | "timeo
 export function tool<S extends StandardSchema>(
   definition: ToolDescription & {
     parameters: S;
-    handler: (args: ToolArguments<S>, context: HandlerContext) => unknown;
+    handler: (args: ToolArguments<S>, context: ToolContext) => unknown;
   },
 ): ExternalTool;
 
@@ -104,13 +104,13 @@ export function tool<S extends StandardSchema>(
  */
 // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the caller says what is expected
 export function tool<Args = JsonObject>(
-  definition: ToolDescription & { parameters: JsonSchema; handler: (args: Args, context: HandlerContext) => unknown },
+  definition: ToolDescription & { parameters: JsonSchema; handler: (args: Args, context: ToolContext) => unknown },
 ): ExternalTool;
 
 export function tool(
   definition: ToolDescription & {
     parameters: JsonSchema | StandardSchema;
-    handler: (args: never, context: HandlerContext) => unknown;
+    handler: (args: never, context: ToolContext) => unknown;
   },
 ): ExternalTool {
   return atCaller(tool, () => reading("tools", () => makeTool(definition)));
@@ -120,7 +120,7 @@ export function tool(
 export function makeTool(
   definition: ToolDescription & {
     parameters: JsonSchema | StandardSchema;
-    handler: (args: never, context: HandlerContext) => unknown;
+    handler: (args: never, context: ToolContext) => unknown;
   },
 ): ExternalTool {
   checkDefinition(definition);

@@ -62,6 +62,12 @@ impl Bridge {
         self.mailbox.fail_job(job_id as u64, reason, kind);
     }
 
+    /// Reports the progress of a tool. A job that was withdrawn is ignored.
+    #[napi(catch_unwind)]
+    pub fn job_progress(&self, job_id: f64, fraction: Option<f64>, message: Option<String>) {
+        self.mailbox.report_progress(job_id as u64, fraction, message.as_deref());
+    }
+
     /// Sets whether the bridge keeps the process alive.
     #[napi(catch_unwind)]
     pub fn set_keeps_alive(&self, env: &Env, keeps_alive: bool) -> napi::Result<()> {

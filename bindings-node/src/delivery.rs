@@ -38,8 +38,9 @@ impl From<RequestOrigin> for kimi_agent_bridge::RequestOrigin {
 /// - `settled`: a turn has an outcome or has been abandoned. Comes once a turn, whether the turn is read or not.
 /// - `job`: a handler is to be called, and `jobDone()` or `jobFailed()` after it. `owner` is the key of its session or agent,
 ///   `index` the place of a tool or hook in the options, or the number of an output's check. The payload is the request, the
-///   tool's arguments, the value of an output, the event or the line. `inTurn` says whether the session's running turn waits
-///   for the handler, `origin` which request the payload is, `span` the number of the span that the handler runs in.
+///   tool's arguments, the value of an output, the event or the line, `callId` the ID of a tool's call. `inTurn` says whether
+///   the session's running turn waits for the handler, `origin` which request the payload is, `span` the number of the span
+///   that the handler runs in.
 /// - `telemetry`: operations on spans and metrics for the session with the key `owner`, in order.
 /// - `cancel_job`: a job was withdrawn.
 /// - `log`: a record of the log, up to the level that `setLogLevel()` set.
@@ -65,6 +66,7 @@ pub enum Delivery {
         kind: &'static str,
         index: Option<u32>,
         payload_json: String,
+        call_id: Option<String>,
         in_turn: bool,
         origin: Option<RequestOrigin>,
         span: Option<f64>,
@@ -98,7 +100,7 @@ impl Delivery {
             }
             kimi_agent_bridge::Delivery::Readable { turn } => Self::Readable { turn: turn as f64 },
             kimi_agent_bridge::Delivery::Settled { turn } => Self::Settled { turn: turn as f64 },
-            kimi_agent_bridge::Delivery::Job { id, session, kind, index, payload, in_turn, span } => {
+            kimi_agent_bridge::Delivery::Job { id, session, kind, index, payload, call_id, in_turn, span } => {
                 let payload_json = match checked("the agent's request", payload_json(&payload, kind)) {
                     Ok(json) => json,
                     Err(error) => {
@@ -117,6 +119,7 @@ impl Delivery {
                     kind: kind.as_str(),
                     index,
                     payload_json,
+                    call_id,
                     in_turn,
                     origin,
                     span: span.map(|span| span as f64),

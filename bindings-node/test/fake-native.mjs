@@ -3,6 +3,7 @@
 class FakeBridge {
   queue = [];
   jobsDone = [];
+  progress = [];
   keepsAlive = false;
   level = undefined;
   #woken = false;
@@ -35,6 +36,10 @@ class FakeBridge {
   jobFailed(id, reason) {
     this.jobsDone.push({ id, reason });
     this.onJobDone?.();
+  }
+
+  jobProgress(...report) {
+    this.progress.push(report);
   }
 
   setKeepsAlive(keepsAlive) {

@@ -12,10 +12,10 @@ async function open(options) {
   const module = fakeModule();
   const session = await sessionModule.Session.open(new bridgeModule.Bridge(module), options);
   let id = 0;
-  const run = (kind, payload, { index, inTurn = false } = {}) => {
+  const run = (kind, payload, { index, callId, inTurn = false } = {}) => {
     id += 1;
     const payloadJson = JSON.stringify(payload);
-    module.bridge.deliver({ type: "job", id, owner: module.session.key, kind, index, payloadJson, inTurn });
+    module.bridge.deliver({ type: "job", id, owner: module.session.key, kind, index, payloadJson, callId, inTurn });
     return id;
   };
   const answers = async (count) => {
@@ -28,6 +28,43 @@ async function open(options) {
   };
   return { module, session, run, answers };
 }
+
+test("a tool gets the id of its call and reports its progress", async () => {
+  const wrong = [];
+  const attempt = (report) => {
+    try {
+      report();
+    } catch (error) {
+      wrong.push([error.name, error.message]);
+    }
+  };
+  const handler = async (_, { callId, progress, signal }) => {
+    assert.ok(signal instanceof AbortSignal);
+    progress(0.5, "half");
+    progress(undefined, "more");
+    progress(null, null);
+    progress();
+    attempt(() => progress("half"));
+    attempt(() => progress(0.5, 7));
+    return callId;
+  };
+  const { run, answers, module, session } = await open({
+    tools: [{ name: "work", description: "works", parameters: {}, handler }],
+  });
+  const id = run("tool", {}, { index: 0, callId: "c1" });
+  assert.deepEqual(await answers(1), [{ id, answerJson: '"c1"' }]);
+  assert.deepEqual(module.bridge.progress, [
+    [id, 0.5, "half"],
+    [id, undefined, "more"],
+    [id, undefined, undefined],
+    [id, undefined, undefined],
+  ]);
+  assert.deepEqual(wrong, [
+    ["TypeError", "fraction: expected a number from 0 to 1, got a string"],
+    ["TypeError", "message: expected text, got a number"],
+  ]);
+  assert.ok(session);
+});
 
 test("each kind of handler gets its request, and its answer goes back as JSON", async () => {
   const seen = [];

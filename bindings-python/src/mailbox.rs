@@ -73,6 +73,13 @@ impl PyMailbox {
         })
     }
 
+    fn report_progress(&self, job_id: u64, fraction: Option<f64>, message: Option<String>) -> PyResult<()> {
+        crate::guarded(|| {
+            self.mailbox.report_progress(job_id, fraction, message.as_deref());
+            Ok(())
+        })
+    }
+
     fn close(&self) -> PyResult<()> {
         crate::guarded(|| {
             self.mailbox.close();
@@ -123,14 +130,14 @@ fn delivery_to_py(py: Python<'_>, delivery: Delivery) -> PyResult<Option<Bound<'
         Delivery::Readable { turn } => (intern!(py, "readable"), turn).into_bound_py_any(py)?,
         // Python asks for the outcome where it needs it.
         Delivery::Settled { .. } => return Ok(None),
-        Delivery::Job { id, session, kind, index, payload, in_turn, span } => {
+        Delivery::Job { id, session, kind, index, payload, call_id, in_turn, span } => {
             let payload = match payload {
                 Payload::Event(event) => event_to_py(py, &event)?,
                 Payload::Arguments(arguments) => json_to_py(py, &arguments)?,
                 Payload::Line(line) => line.into_bound_py_any(py)?,
             };
             let kind = kind_to_py(py, kind);
-            (intern!(py, "job"), id, session, kind, index, payload, in_turn, span).into_bound_py_any(py)?
+            (intern!(py, "job"), id, session, kind, index, payload, call_id, in_turn, span).into_bound_py_any(py)?
         }
         Delivery::Telemetry { session, ops } => {
             let ops = serde_json::to_value(ops).unwrap_or_default();

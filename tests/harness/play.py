@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from real.install import InstallFailed, NoPython, command, kimi_code
 
 from . import alone, real, releases, runners, trace
 from .scenario import Scenario, prepared, updated
+
+AGENTS = Path(__file__).resolve().parent.parent / "agents"
 
 Say = Callable[[str], None]
 LeftOut = Callable[[Scenario, str], dict[str, str]]
@@ -115,7 +118,7 @@ def play_scripted(
             directory.mkdir(parents=True)
             files[name] = case_file(
                 scratch / language / f"{name}.case",
-                prepared(play.scenario, {"dir": str(directory)}),
+                prepared(play.scenario, {"dir": str(directory), "python": sys.executable, "agents": str(AGENTS)}),
             )
         added = {"SCENARIO_TOUCHED": str(measured / f"{language}.{number}")} if measured else {}
         # For scenarios about what an agent inherits.

@@ -58,6 +58,7 @@ from ._printable import printable
 from ._session import Replay, Session, SessionOpening, Turn, create_session, prompt
 from ._stream import EventIterator, Step, Steps, TextStream
 from ._tool import ExternalTool, ToolArgumentError
+from ._tool_context import ToolContext
 from ._wire import (
     ApprovalRequest,
     ApprovalResponse,
@@ -285,6 +286,7 @@ __all__ = [
     "ToolCallPart",
     "ToolCallRecord",
     "ToolCallRequest",
+    "ToolContext",
     "ToolResult",
     "ToolReturnValue",
     "Turn",

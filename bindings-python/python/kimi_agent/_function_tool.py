@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from ._tool import ExternalTool, is_async
+from ._tool_context import ToolContext, context_parameter
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -39,7 +40,7 @@ class FunctionTool(ExternalTool, Generic[P, R]):
     'value of color'
     """
 
-    __slots__ = ("__wrapped__", "_is_unbound", "_schema")
+    __slots__ = ("__wrapped__", "_given_context", "_is_unbound", "_schema")
 
     def __init__(
         self,
@@ -50,11 +51,13 @@ class FunctionTool(ExternalTool, Generic[P, R]):
         schema: FunctionSchema,
         *,
         is_unbound: bool,
+        context: str | None,
     ) -> None:
-        handler = _refuse_unbound(name) if is_unbound else _handler(function, schema)
+        handler = _refuse_unbound(name) if is_unbound else _handler(function, schema, context)
         super().__init__(name, description, schema.json_schema, handler, timeout)
         self.__wrapped__ = function
         self._is_unbound = is_unbound
+        self._given_context = context
         self._schema = schema
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -64,7 +67,10 @@ class FunctionTool(ExternalTool, Generic[P, R]):
         if instance is None or not self._is_unbound:
             return self
         method: Callable[..., R] = types.MethodType(self.__wrapped__, instance)
-        return FunctionTool(method, self.name, self.description, self.timeout, self._schema, is_unbound=False)
+        context = self._given_context
+        return FunctionTool(
+            method, self.name, self.description, self.timeout, self._schema, is_unbound=False, context=context
+        )
 
 
 @overload
@@ -99,7 +105,7 @@ def tool(
 
     The signature becomes the JSON Schema that the model sees, the docstring its descriptions. Pydantic checks the
     model's arguments and converts them to the declared types. If they do not fit, the function is not called, and the
-    model receives an error that lists the mistakes.
+    model receives an error that lists the mistakes. A parameter of the type `ToolContext` gets the context of the call.
 
     Needs pydantic and griffe: `pip install "kimi-agent[tools]"`.
 
@@ -160,11 +166,16 @@ def _make(
         raise TypeError(f"{name}(): its signature is unknown: {error}") from None
     is_unbound = _is_unbound_method(function, parameters)
     preset = _preset(function)
+    context = context_parameter(function, localns)
+    if context is not None:
+        if next(each for each in parameters if each.name == context).kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise TypeError(f"{name}(): parameter '{context}': a ToolContext cannot be positional-only")
+        preset.add(context)
     parameters = [parameter for parameter in parameters[is_unbound:] if parameter.name not in preset]
     text, descriptions = read_docstring(_doc_of(function, inner))
     schema = read_parameters(name, parameters, descriptions, getattr(inner, "__globals__", {}), dict(localns))
     description = text if description is None else description
-    return FunctionTool(function, name, description, timeout, schema, is_unbound=is_unbound)
+    return FunctionTool(function, name, description, timeout, schema, is_unbound=is_unbound, context=context)
 
 
 def _innermost(function: Callable[..., Any]) -> Any:
@@ -226,17 +237,19 @@ def _refuse_unbound(name: str) -> Callable[[dict[str, Any]], Any]:
     return handler
 
 
-def _handler(function: Callable[..., Any], schema: FunctionSchema) -> Callable[[dict[str, Any]], Any]:
-    if is_async(function):
+def _handler(function: Callable[..., Any], schema: FunctionSchema, name: str | None) -> Callable[..., Any]:
+    """Makes the handler of the tool. `name`: the parameter of the function that gets the context."""
 
-        async def run_async(arguments: dict[str, Any]) -> Any:
-            args, kwargs = schema.convert(arguments)
-            return await function(*args, **kwargs)
-
-        return run_async
-
-    def run(arguments: dict[str, Any]) -> Any:
+    def call(arguments: dict[str, Any], context: ToolContext | None = None) -> Any:
         args, kwargs = schema.convert(arguments)
+        if name is not None:
+            kwargs[name] = ToolContext() if context is None else context
         return function(*args, **kwargs)
 
-    return run
+    if not is_async(function):
+        return call
+
+    async def call_async(arguments: dict[str, Any], context: ToolContext | None = None) -> Any:
+        return await call(arguments, context)
+
+    return call_async

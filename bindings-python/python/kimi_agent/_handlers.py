@@ -26,6 +26,7 @@ from ._message import Message
 from ._output import OutputCheck, read_output
 from ._threads import awaited_in_thread, in_thread
 from ._tool import ExternalTool, ToolArgumentError, is_async
+from ._tool_context import ToolContext
 from ._wire import TextPart, ToolReturnValue
 
 if TYPE_CHECKING:
@@ -69,24 +70,39 @@ _DEFAULT_ANSWERS = {
 class _Handler:
     """A function of the program, with its name for logs."""
 
-    __slots__ = ("asynchronous", "function", "has_failed", "name")
+    __slots__ = ("asynchronous", "function", "has_failed", "name", "takes_context")
 
-    def __init__(self, name: str, function: Callable[[Any], Any]) -> None:
+    def __init__(self, name: str, function: Callable[..., Any], context: str | None = None) -> None:
+        """`context`: the parameter that gets the context of a tool's call. If there is one, the payload is a pair."""
         self.name = name
-        self.function = function
+        self.function = function if context is None else _with_context(function, context)
+        self.takes_context = context is not None
         # Only once, because this takes longer than many handlers.
         self.asynchronous = is_async(function)
         self.has_failed = False
 
 
+def _with_context(function: Callable[..., Any], parameter: str) -> Callable[[Any], Any]:
+    return lambda payload: function(payload[0], **{parameter: payload[1]})
+
+
 class Job:
     """A call of a handler, until it is answered or cancelled."""
 
-    __slots__ = ("_finish", "_open", "id", "loop", "task")
+    __slots__ = ("_call_id", "_context", "_finish", "_open", "_report", "id", "loop", "task")
 
     def __init__(
-        self, job_id: int, loop: asyncio.AbstractEventLoop, finish: Callable[[int, Any, str | None, str | None], None]
+        self,
+        job_id: int,
+        loop: asyncio.AbstractEventLoop,
+        finish: Callable[[int, Any, str | None, str | None], None],
+        call_id: str | None,
+        report: Callable[[int, float | None, str | None], None],
     ) -> None:
+        """`call_id`: the ID of a tool's call. `report` takes the progress of a tool."""
+        self._call_id = call_id
+        self._report = report
+        self._context: ToolContext | None = None
         self.id = job_id
         self.loop = loop
         self.task: asyncio.Task[None] | None = None
@@ -107,8 +123,16 @@ class Job:
     def cancel(self) -> None:
         """Drops the answer and cancels the task. A handler in a thread cannot be stopped."""
         self._open = False
+        if self._context is not None:
+            self._context.cancelled.set()
         if self.task is not None:
             self.task.cancel()
+
+    def make_context(self) -> ToolContext:
+        """Returns the context of this call of a tool."""
+        self._context = context = ToolContext(self._call_id or "")
+        context._report = partial(self._report, self.id)
+        return context
 
     def start(self, context: contextvars.Context, work: Coroutine[Any, Any, None]) -> None:
         """Runs a coroutine that reports the answer, as a task."""
@@ -152,9 +176,8 @@ class Handlers:
         self.tools: list[ExternalTool] = _instances("tools", options.get("tools"), ExternalTool, made)
         self.hooks: list[Hook] = _instances("hooks", options.get("hooks"), Hook, "a Hook")
         for at, tool in enumerate(self.tools):
-            _check_parameters(
-                "tools", tool.handler, f"the handler of tools[{at}] ({tool.name})", "the arguments as a dict"
-            )
+            what = f"the handler of tools[{at}] ({tool.name})"
+            _check_parameters("tools", tool.handler, what, "the arguments as a dict", tool._context)
         for at, hook in enumerate(self.hooks):
             _check_parameters("hooks", hook.handler, f"the handler of hooks[{at}] ({hook.event})")
         self._latest: dict[str, asyncio.Task[None]] = {}
@@ -203,6 +226,8 @@ class Handlers:
         if span is not None and self.tracing is not None:
             context = self.tracing.within(context, span)
         handler = self._find(kind, index)
+        if handler is not None and handler.takes_context:
+            payload = (payload, job.make_context())
         if handler is None:
             job.finish(None, "the program has dropped the turn")
         elif kind in _OBSERVED:
@@ -221,7 +246,8 @@ class Handlers:
         handler = self._known.get((kind, index))
         if handler is None:
             if kind == "tool" and index is not None:
-                handler = _Handler(f"tool {self.tools[index].name}", self.tools[index].handler)
+                tool = self.tools[index]
+                handler = _Handler(f"tool {tool.name}", tool.handler, tool._context)
             elif kind == "hook" and index is not None:
                 handler = _Handler(f"hook on {self.hooks[index].event}", self.hooks[index].handler)
             else:
@@ -495,8 +521,10 @@ def observer(name: str, value: Any, given: str) -> _Handler | None:
     return None if function is None else _Handler(name, function)
 
 
-def _check_parameters(option: str, function: Any, what: str | None = None, given: str | None = None) -> None:
-    """Raises `InvalidOption` for a handler that cannot be called with one argument."""
+def _check_parameters(
+    option: str, function: Any, what: str | None = None, given: str | None = None, context: str | None = None
+) -> None:
+    """Raises `InvalidOption` for a handler that cannot be called with one argument, and with its `context` by name."""
     if function is None or function is _MANUAL:
         return
     try:
@@ -505,7 +533,7 @@ def _check_parameters(option: str, function: Any, what: str | None = None, given
         # Some functions written in C have no signature.
         return
     try:
-        signature.bind(None)
+        signature.bind(None, **({} if context is None else {context: None}))
     except TypeError as error:
         given = given or {"on_event": "the event", "on_stderr": "the line"}.get(option, "the request")
         raise InvalidOption(

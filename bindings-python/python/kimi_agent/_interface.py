@@ -23,7 +23,7 @@ ErrorTuple: TypeAlias = tuple[str, str, dict[str, Any]]
 Delivery: TypeAlias = Union[
     tuple[Literal["done"], int, Any, Union[ErrorTuple, None]],
     tuple[Literal["readable"], int],
-    tuple[Literal["job"], int, int, str, Union[int, None], Any, bool, Union[int, None]],
+    tuple[Literal["job"], int, int, str, Union[int, None], Any, Union[str, None], bool, Union[int, None]],
     tuple[Literal["telemetry"], int, list[dict[str, Any]]],
     tuple[Literal["cancel_job"], int],
     tuple[Literal["log"], int, str, str],
@@ -32,12 +32,12 @@ Delivery: TypeAlias = Union[
 
 - `("done", ticket, value, None)` or `("done", ticket, None, error)`: an operation has ended.
 - `("readable", stream_key)`: a stream whose `wait` returned False has something, or has ended.
-- `("job", job_id, session_key, kind, index, payload, in_turn, span)`: a function of the program is to be called, and
-  `Mailbox.finish_job` with what came of it. `kind` is "approval", "question", "tool", "hook", "event", "stderr",
-  "read_file", "write_file", "terminal", "output", "next_job" or "progress"; `index` the place in the options' `tools`
-  or `hooks`, or the number of a check of `output`; `payload` the request as an object of `_wire`, for a tool its
-  arguments as a dict, for "output" the value, for "event" the event, for "stderr" a line. `in_turn`: it belongs to the
-  running turn. `span`: the number of the span that it runs in.
+- `("job", job_id, session_key, kind, index, payload, call_id, in_turn, span)`: a function of the program is to be
+  called, and `Mailbox.finish_job` with what came of it. `kind` is "approval", "question", "tool", "hook", "event",
+  "stderr", "read_file", "write_file", "terminal", "output", "next_job" or "progress"; `index` the place in the options'
+  `tools` or `hooks`, or the number of a check of `output`; `payload` the request as an object of `_wire`, for a tool
+  its arguments as a dict, for "output" the value, for "event" the event, for "stderr" a line. `call_id`: the ID of a
+  tool's call. `in_turn`: it belongs to the running turn. `span`: the number of the span that it runs in.
 - `("telemetry", session_key, operations)`: operations on spans and metrics, which are applied in order.
 - `("cancel_job", job_id)`: the job was withdrawn.
 - `("log", level, target, message)`: a record for `logging`; the level is `logging`'s number.

@@ -314,19 +314,30 @@ class LoopMailbox:
                 self._tracings[session] = tracing
 
     def _start_job(
-        self, job_id: int, session: int, kind: str, index: int | None, payload: Any, in_turn: bool, span: int | None
+        self,
+        job_id: int,
+        session: int,
+        kind: str,
+        index: int | None,
+        payload: Any,
+        call_id: str | None,
+        in_turn: bool,
+        span: int | None,
     ) -> None:
         handlers = self._handlers.get(session)
         loop = self._loop()
         if handlers is None or loop is None:
             self.native.finish_job(job_id, None, "the program has dropped the session", None)
             return
-        job = self._jobs[job_id] = Job(job_id, loop, self._finish_job)
+        job = self._jobs[job_id] = Job(job_id, loop, self._finish_job, call_id, self._report_progress)
         try:
             handlers.start(job, kind, index, payload, in_turn, span)
         except Exception as failure:
             job.finish(None, failure_text(failure), class_name(failure))
             raise
+
+    def _report_progress(self, job_id: int, fraction: float | None, message: str | None) -> None:
+        self.native.report_progress(job_id, fraction, None if message is None else valid_unicode(message))
 
     def _finish_job(self, job_id: int, value: Any, error: str | None, kind: str | None) -> None:
         # Perhaps in another thread, while the loop's thread cancels the job.

@@ -55,6 +55,8 @@ class Mailbox:
         """Takes everything; not readable until there is more."""
     def finish_job(self, job_id: int, value: Any, error: str | None, kind: str | None) -> None:
         """Answers a job with a JSON value, or with the text of what went wrong. Unknown ids are ignored."""
+    def report_progress(self, job_id: int, fraction: float | None, message: str | None) -> None:
+        """Reports the progress of a tool's job. Unknown ids are ignored."""
     def close(self) -> None:
         """Closes the descriptor; later deliveries are dropped and jobs that are open fail."""
 

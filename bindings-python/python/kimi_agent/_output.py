@@ -177,6 +177,7 @@ class OutputCheck:
     # As of a handler that is a plain function.
     name: ClassVar[str] = "the check of `output`"
     asynchronous: ClassVar[bool] = False
+    takes_context: ClassVar[bool] = False
 
     def __init__(self, schema: TypeSchema) -> None:
         self._schema = schema

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._encode import seconds
+from ._tool_context import context_parameter
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -38,9 +39,9 @@ class ExternalTool:
         name: The tool's name. It must differ from the names of the agent's own tools.
         description: The description for the model: the purpose of the tool, and when to use it.
         parameters: A JSON Schema of type "object" for the arguments. Arguments are not checked against it.
-        handler: A plain or async function that takes the arguments as a dict. It returns text, a JSON value, content
-            parts or a `ToolReturnValue`. If it raises, the model receives an error. Plain functions run in threads of
-            their own and may block.
+        handler: A plain or async function that takes the arguments as a dict, and the `ToolContext` of the call if it
+            has a parameter of this type. It returns text, a JSON value, content parts or a `ToolReturnValue`. If it
+            raises, the model receives an error. Plain functions run in threads of their own and may block.
         timeout: The longest time of a call, in seconds or as a `timedelta`. Default: none.
 
     Raises:
@@ -50,14 +51,14 @@ class ExternalTool:
     ExternalTool('add')
     """
 
-    __slots__ = ("_description", "_handler", "_name", "_parameters", "_timeout")
+    __slots__ = ("_context", "_description", "_handler", "_name", "_parameters", "_timeout")
 
     def __init__(
         self,
         name: str,
         description: str,
         parameters: Mapping[str, Any],
-        handler: Callable[[dict[str, Any]], Any],
+        handler: Callable[..., Any],
         timeout: float | timedelta | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
@@ -77,6 +78,7 @@ class ExternalTool:
         self._description = description
         self._parameters = dict(parameters)
         self._handler = handler
+        self._context = context_parameter(handler)
         self._timeout = timeout
 
     @property
@@ -95,8 +97,8 @@ class ExternalTool:
         return self._parameters
 
     @property
-    def handler(self) -> Callable[[dict[str, Any]], Any]:
-        """The function that takes the arguments as a dict."""
+    def handler(self) -> Callable[..., Any]:
+        """The function that takes the arguments as a dict, and perhaps the context of the call."""
         return self._handler
 
     @property

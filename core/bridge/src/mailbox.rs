@@ -15,6 +15,7 @@ use crate::connection::PromptResult;
 use crate::dialect::SessionInfo;
 use crate::error::{Error, Result};
 use crate::messages::Event;
+use kimi_agent_client::ToolContext;
 use kimi_agent_client::batch::JobResult;
 use kimi_agent_client::host::{self, EventChannel};
 use kimi_agent_protocol::telemetry::Op;
@@ -136,6 +137,8 @@ pub enum Delivery {
         index: Option<usize>,
         /// The argument of the handler.
         payload: Payload,
+        /// The ID of the call, for a tool.
+        call_id: Option<String>,
         /// Whether the running turn of the session waits for the handler.
         in_turn: bool,
         /// The span that the handler runs in.
@@ -169,6 +172,8 @@ struct Job {
     answer: oneshot::Sender<Result<Value, HostError>>,
     /// The turn that waits for it.
     serves: Option<Arc<EventChannel>>,
+    /// The context of the call, for a tool.
+    context: Option<ToolContext>,
 }
 
 /// The deliveries to one event loop of the host.
@@ -268,6 +273,14 @@ impl Mailbox {
         lock(&self.jobs).get(&job)?.serves.clone()
     }
 
+    /// Reports the progress of a tool's job. A job that was withdrawn is ignored.
+    pub fn report_progress(&self, id: u64, fraction: Option<f64>, message: Option<&str>) {
+        let context = lock(&self.jobs).get(&id).and_then(|job| job.context.clone());
+        if let Some(context) = context {
+            context.progress(fraction, message);
+        }
+    }
+
     /// Closes the mailbox: later deliveries are dropped, and open jobs fail.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
@@ -282,6 +295,28 @@ impl Mailbox {
         kind: JobKind,
         index: Option<usize>,
         payload: Payload,
+    ) -> impl Future<Output = Result<Value, HandlerError>> + Send + use<> {
+        self.call_with(session, kind, index, payload, None)
+    }
+
+    /// Makes the host call a tool, as [`Mailbox::call`] does.
+    pub(crate) fn call_tool(
+        self: &Arc<Self>,
+        session: u64,
+        index: usize,
+        arguments: Value,
+        context: ToolContext,
+    ) -> impl Future<Output = Result<Value, HandlerError>> + Send + use<> {
+        self.call_with(session, JobKind::Tool, Some(index), Payload::Arguments(arguments), Some(context))
+    }
+
+    fn call_with(
+        self: &Arc<Self>,
+        session: u64,
+        kind: JobKind,
+        index: Option<usize>,
+        payload: Payload,
+        context: Option<ToolContext>,
     ) -> impl Future<Output = Result<Value, HandlerError>> + Send + use<> {
         struct Guard {
             mailbox: Arc<Mailbox>,
@@ -298,10 +333,11 @@ impl Mailbox {
         let serves = host::served_turn();
         let in_turn = serves.is_some();
         let (sender, answer) = oneshot::channel();
-        lock(&self.jobs).insert(id, Job { answer: sender, serves });
+        let call_id = context.as_ref().map(|context| context.call_id().to_owned());
+        lock(&self.jobs).insert(id, Job { answer: sender, serves, context });
         let guard = Guard { mailbox: Arc::clone(self), id };
         let span = host::served_span();
-        self.post(Delivery::Job { id, session, kind, index, payload, in_turn, span });
+        self.post(Delivery::Job { id, session, kind, index, payload, call_id, in_turn, span });
         if self.closed.load(Ordering::Acquire) {
             lock(&self.jobs).remove(&id);
         }
@@ -323,8 +359,8 @@ impl Mailbox {
         }
         let payload = Payload::Line(line);
         let kind = JobKind::Stderr;
-        let (index, in_turn, span) = (None, false, None);
-        self.post(Delivery::Job { id: next_id(), session, kind, index, payload, in_turn, span });
+        let (index, call_id, in_turn, span) = (None, None, false, None);
+        self.post(Delivery::Job { id: next_id(), session, kind, index, payload, call_id, in_turn, span });
     }
 
     /// Makes the host report the progress of a batch, without waiting. It replaces a progress that still waits.
@@ -346,6 +382,7 @@ impl Mailbox {
             kind,
             index: None,
             payload,
+            call_id: None,
             in_turn: false,
             span: None,
         });

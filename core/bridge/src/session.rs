@@ -457,10 +457,11 @@ pub(super) fn prepare(
     for (index, tool) in tools.into_iter().enumerate() {
         let spec = parse_tool(tool, naming)?;
         let mailbox = Arc::clone(mailbox);
-        let mut tool = ExternalTool::new(spec.name, spec.description, spec.parameters, move |arguments| {
-            let call = mailbox.call(key, JobKind::Tool, Some(index), Payload::Arguments(arguments));
-            async move { call.await?.into_tool_return() }
-        });
+        let mut tool =
+            ExternalTool::with_context(spec.name, spec.description, spec.parameters, move |arguments, call| {
+                let call = mailbox.call_tool(key, index, arguments, call);
+                async move { call.await?.into_tool_return() }
+            });
         host::set_tool_timeout(&mut tool, spec.timeout);
         options = options.tool(tool);
     }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use kimi_agent_protocol::output::{OutputPlan, OutputSpec};
 
+use crate::ToolContext;
 use crate::answers::{Answers, Approval, HandlerError, HookDecision, OnError};
 use crate::dialect::Services;
 use crate::messages::{
@@ -25,7 +26,7 @@ type Handler<A, T> = Arc<dyn Fn(A) -> HandlerFuture<T> + Send + Sync>;
 
 pub(crate) type ApprovalHandler = Handler<ApprovalRequest, Approval>;
 pub(crate) type QuestionHandler = Handler<QuestionRequest, Option<Answers>>;
-pub(crate) type ToolHandler = Handler<Value, ToolReturnValue>;
+pub(crate) type ToolHandler = Arc<dyn Fn(Value, ToolContext) -> HandlerFuture<ToolReturnValue> + Send + Sync>;
 pub(crate) type HookHandler = Handler<HookRequest, HookDecision>;
 pub(crate) type ReadFileHandler = Handler<ReadFileRequest, Option<String>>;
 pub(crate) type WriteFileHandler = Handler<WriteFileRequest, ()>;
@@ -247,13 +248,39 @@ impl ExternalTool {
         R: Future<Output = Result<T, HandlerError>> + Send + 'static,
         T: IntoToolReturn,
     {
+        Self::with_context(name, description, parameters, move |args, _| handler(args))
+    }
+
+    /// Makes a tool as [`ExternalTool::new`] does. The handler also gets the [`ToolContext`] of the call.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::{ExternalTool, ToolContext};
+    /// let schema = serde_json::json!({"type": "object"});
+    /// let tool = ExternalTool::with_context("build", "Builds the project", schema, |_, context: ToolContext| async move {
+    ///     context.progress(Some(0.5), Some("linking"));
+    ///     Ok("built")
+    /// });
+    /// assert_eq!(tool.name(), "build");
+    /// ```
+    pub fn with_context<F, R, T>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        parameters: Value,
+        handler: F,
+    ) -> Self
+    where
+        F: Fn(Value, ToolContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<T, HandlerError>> + Send + 'static,
+        T: IntoToolReturn,
+    {
         Self {
             name: name.into(),
             description: description.into(),
             parameters,
             timeout: None,
-            handler: Arc::new(move |args| {
-                let running = handler(args);
+            handler: Arc::new(move |args, context| {
+                let running = handler(args, context);
                 Box::pin(async move { running.await?.into_tool_return() })
             }),
         }
@@ -282,6 +309,34 @@ impl ExternalTool {
         R: Future<Output = Result<T, HandlerError>> + Send + 'static,
         T: IntoToolReturn,
     {
+        Self::typed_with_context(name, description, move |args, _| handler(args))
+    }
+
+    /// Makes a tool as [`ExternalTool::typed`] does. The handler also gets the [`ToolContext`] of the call.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::{ExternalTool, ToolContext};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Build {
+    ///     /// The name of the crate.
+    ///     package: String,
+    /// }
+    ///
+    /// let tool = ExternalTool::typed_with_context("build", "Builds a crate", |args: Build, context: ToolContext| async move {
+    ///     context.progress(None, Some(&args.package));
+    ///     Ok("built")
+    /// });
+    /// assert_eq!(tool.parameters()["required"][0], "package");
+    /// ```
+    pub fn typed_with_context<A, F, R, T>(name: impl Into<String>, description: impl Into<String>, handler: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema,
+        F: Fn(A, ToolContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<T, HandlerError>> + Send + 'static,
+        T: IntoToolReturn,
+    {
         let mut parameters = schemars::schema_for!(A).to_value();
         if let Some(schema) = parameters.as_object_mut() {
             // Models do not need it, and some agents refuse unknown keywords.
@@ -289,9 +344,10 @@ impl ExternalTool {
             schema.remove("title");
         }
         let schema = parameters.clone();
-        Self::new(name, description, parameters, move |args| {
+        Self::with_context(name, description, parameters, move |args, context| {
             let decoded = serde_path_to_error::deserialize(&args);
-            let running = decoded.map(&handler).map_err(|error| wrong_arguments(&schema, &args, &error));
+            let running = decoded.map(|args| handler(args, context));
+            let running = running.map_err(|error| wrong_arguments(&schema, &args, &error));
             async move {
                 match running {
                     Ok(running) => running.await?.into_tool_return(),

@@ -23,6 +23,7 @@ mod session_files;
 mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod tool_context;
 mod tools_server;
 mod transport;
 
@@ -45,3 +46,4 @@ pub use output::Output;
 pub use session::{Agent, Replay, Session, SessionState, Step, Steps, TextStream, Turn, prompt};
 #[cfg(feature = "otel")]
 pub use telemetry::Telemetry;
+pub use tool_context::ToolContext;

@@ -40,7 +40,7 @@
 //! | read events and requests | [`wire`] |
 //! | decide about actions | [`SessionOptions::on_approval`], [`Approval`], [`Hook`]; by rules: `Policy`, [`Enforce`] |
 //! | answer questions | [`SessionOptions::on_question`], [`Answers`] |
-//! | offer tools, files and commands | [`ExternalTool`], [`AsJson`], [`files()`], [`terminals()`] |
+//! | offer tools, files and commands | [`ExternalTool`], [`ToolContext`], [`AsJson`], [`files()`], [`terminals()`] |
 //! | get a value of a type | [`Output`], [`PromptResult::output`], [`OutputInvalid`] |
 //! | limit tokens, steps and time | [`Budget`], [`SessionOptions::turn_timeout`] |
 //! | run many prompts | `run_batch`, and the module `batch` |
@@ -115,8 +115,8 @@ pub use kimi_agent_client::Telemetry;
 pub use kimi_agent_client::run_batch;
 pub use kimi_agent_client::{
     Agent, AgentOptions, AsJson, Dialect, Enforce, Executable, ExternalTool, Files, Hook, InheritEnv, IntoToolReturn,
-    Output, PromptOptions, Replay, Session, SessionOptions, SessionState, Step, Steps, Terminals, TextStream, Turn,
-    files, prompt, terminals,
+    Output, PromptOptions, Replay, Session, SessionOptions, SessionState, Step, Steps, Terminals, TextStream,
+    ToolContext, Turn, files, prompt, terminals,
 };
 #[cfg(feature = "policy")]
 pub use kimi_agent_policy::{Decision, Policy, PolicyVerdict};

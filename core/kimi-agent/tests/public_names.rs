@@ -15,7 +15,7 @@ use kimi_agent::{
     ConfigOption, ConfigValue, Decision, Dialect, Enforce, Error, ExternalTool, HandlerError, Hook, HookDecision,
     InheritEnv, OnError, Output, OutputError, OutputInvalid, OutputMode, Partial, Policy, PolicyReach, PolicyVerdict,
     PromptOptions, PromptResult, Replay, RpcError, RpcErrorKind, Session, SessionInfo, SessionOptions, SessionState,
-    Step, TextStream, Turn, TurnStatus,
+    Step, TextStream, ToolContext, Turn, TurnStatus,
 };
 use serde_json::{Value, json};
 
@@ -265,8 +265,15 @@ names! {
         "SessionOptions.validate" => o.validate()?;
         "SessionOptions.start" => o.start().await?;
     }
-    tools(tool: &ExternalTool) {
+    tools(tool: &ExternalTool, context: &ToolContext) {
         "ExternalTool.new" => ExternalTool::new("", "", json!({}), |_: Value| async { Ok("") });
+        "ExternalTool.with_context" => ExternalTool::with_context("", "", json!({}), |_: Value, _: ToolContext| async { Ok("") });
+        "ExternalTool.typed_with_context" =>
+            ExternalTool::typed_with_context("", "", |text: String, _: ToolContext| async move { Ok(text) });
+        "ToolContext.call_id" => context.call_id().len();
+        "ToolContext.is_cancelled" => context.is_cancelled();
+        "ToolContext.cancelled" => context.cancelled().await;
+        "ToolContext.progress" => context.progress(Some(0.5), Some("half"));
         "ExternalTool.typed" => ExternalTool::typed("", "", |text: String| async move { Ok(text) });
         "ExternalTool.name" => tool.name().len();
         "ExternalTool.description" => tool.description().len();

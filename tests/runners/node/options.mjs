@@ -98,8 +98,10 @@ export function answer(value) {
 function tool(described, called) {
   if (typeof described !== "object" || described === null) return described;
   const { behaviour, ...rest } = described;
-  const handler = async (args) => {
+  const handler = async (args, { callId, progress }) => {
     called({ handler: "tool", name: described.name, arguments: args });
+    if (behaviour?.progress !== undefined) progress(behaviour.progress.fraction, behaviour.progress.message);
+    if (behaviour?.call_id !== undefined) return callId;
     if (behaviour?.echo !== undefined) return args;
     if (behaviour?.return_value !== undefined) return behaviour.return_value;
     return given(behaviour);

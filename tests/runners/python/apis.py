@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from behaviour import HANG
@@ -19,6 +20,7 @@ from output import print_line
 
 import kimi_agent
 import kimi_agent.sync
+from kimi_agent import ToolContext
 from kimi_agent._background import run_call
 
 __all__ = ["Api", "Blocking", "Coroutines", "Job", "Record"]
@@ -67,6 +69,9 @@ class Api(Protocol):
     def record(self) -> Record: ...
     def handler(self, decide: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """A function for the options, in this API's habit, which returns what `decide` does or hangs."""
+
+    def tool_handler(self, decide: Callable[[Any, ToolContext], Any]) -> Callable[..., Any]:
+        """The same for a tool."""
 
 
 class _Task:
@@ -147,6 +152,12 @@ class Coroutines:
             if decision is HANG:
                 await asyncio.Event().wait()
             return decision
+
+        return handler
+
+    def tool_handler(self, decide: Callable[[Any, ToolContext], Any]) -> Callable[..., Any]:
+        async def handler(arguments: Any, context: ToolContext) -> Any:
+            return await self.handler(partial(decide, context=context))(arguments)
 
         return handler
 
@@ -274,5 +285,11 @@ class Blocking:
             if decision is HANG:
                 threading.Event().wait()
             return decision
+
+        return handler
+
+    def tool_handler(self, decide: Callable[[Any, ToolContext], Any]) -> Callable[..., Any]:
+        def handler(arguments: Any, context: ToolContext) -> Any:
+            return self.handler(partial(decide, context=context))(arguments)
 
         return handler

@@ -18,6 +18,7 @@ from kimi_agent import (
     Output,
     Reject,
     TerminalResult,
+    ToolContext,
     ToolReturnValue,
     testing,
 )
@@ -180,8 +181,12 @@ def _tool(described: Any, records: Records, api: Api) -> Any:
     fields = {name: value for name, value in described.items() if name != "behaviour"}
     behaviour = described.get("behaviour", {})
 
-    def decide(arguments: Any) -> Any:
+    def decide(arguments: Any, context: ToolContext) -> Any:
         records.tool_called(str(fields.get("name")), arguments)
+        if "progress" in behaviour:
+            context.progress(**behaviour["progress"])
+        if "call_id" in behaviour:
+            return context.call_id
         if "echo" in behaviour:
             return arguments
         if "return_value" in behaviour:
@@ -189,7 +194,7 @@ def _tool(described: Any, records: Records, api: Api) -> Any:
         return _given(behaviour)
 
     try:
-        return ExternalTool(**fields, handler=api.handler(decide))
+        return ExternalTool(**fields, handler=api.tool_handler(decide))
     except TypeError as error:
         # Where the program makes the tool Python says so at once, not when the session opens.
         raise InvalidOption(str(error), "tools") from None

@@ -25,6 +25,7 @@ use crate::host::panic_text;
 use crate::json::parsed;
 use crate::messages::{Event, ToolCallRequest};
 use crate::telemetry::{InSpan, TelemetryHost};
+use crate::tool_context::{ProgressSender, ToolContext};
 
 /// How long a handler waits for the reader of its turn.
 const READER_FIRST: Duration = Duration::from_secs(1);
@@ -38,6 +39,8 @@ pub(super) struct Served {
     pub(super) turn: Option<Arc<EventChannel>>,
     /// The span that it runs in.
     pub(super) span: Option<u64>,
+    /// Takes the progress of the call, if its caller can get it.
+    pub(super) progress: Option<ProgressSender>,
 }
 
 tokio::task_local! {
@@ -96,7 +99,7 @@ pub(super) struct Handled {
 struct AfterReader {
     key: RequestKey,
     channel: Arc<EventChannel>,
-    span: Option<u64>,
+    served: Served,
     position: u64,
     deadline: Instant,
     request: Box<Event>,
@@ -156,13 +159,13 @@ impl Handlers {
 
     /// Starts a handler. If the turn has a reader, it waits until the reader has taken the events before the request.
     pub(super) fn ask_after_reader(&mut self, key: RequestKey, served: Served, request: Box<Event>) {
-        let Served { turn: Some(channel), span } = served else { return self.ask(key, served, *request) };
+        let Some(channel) = served.turn.clone() else { return self.ask(key, served, *request) };
         let position = channel.events.before_last();
         if channel.events.notify_when_delivered(position) {
             let deadline = now() + READER_FIRST;
-            self.after_reader.push(AfterReader { key, channel, span, position, deadline, request });
+            self.after_reader.push(AfterReader { key, channel, served, position, deadline, request });
         } else {
-            self.ask(key, Served { turn: Some(channel), span }, *request);
+            self.ask(key, served, *request);
         }
     }
 
@@ -176,7 +179,7 @@ impl Handlers {
             |held: &mut AfterReader| now >= held.deadline || !held.channel.events.notify_when_delivered(held.position);
         let due: Vec<_> = self.after_reader.extract_if(.., is_due).collect();
         for held in due {
-            self.ask(held.key, Served { turn: Some(held.channel), span: held.span }, *held.request);
+            self.ask(held.key, held.served, *held.request);
         }
     }
 
@@ -201,9 +204,11 @@ impl Handlers {
             Event::ToolCallRequest(call) => {
                 if let Some(tool) = self.tools.iter().find(|tool| tool.name == call.name).cloned() {
                     let timeout = tool.timeout;
+                    let (context, running) = ToolContext::new(call.id.clone(), served.progress.clone());
                     self.start(key, served, timeout, async move {
+                        let _running = running;
                         let arguments = arguments(&call)?;
-                        Ok(Answer::Tool((tool.handler)(arguments).await?))
+                        Ok(Answer::Tool((tool.handler)(arguments, context).await?))
                     });
                 }
             }

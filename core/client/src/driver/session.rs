@@ -33,6 +33,7 @@ use crate::jsonrpc::{self, Message};
 use crate::messages::{HandlerKind, Json, ToolReturnValue};
 use crate::output::OutputCheck;
 use crate::recording::RecordingFile;
+use crate::tool_context::ProgressSender;
 use crate::tools_server::ToolsServer;
 use crate::tools_server::calls::{CallEvent, CallReceiver};
 
@@ -63,6 +64,12 @@ pub(super) enum Caller {
     Replay(Arc<EventChannel>),
 }
 
+/// The caller that waits for the result of a tool, and takes its progress.
+struct ToolCaller {
+    reply: oneshot::Sender<ToolReturnValue>,
+    progress: ProgressSender,
+}
+
 /// An event of a session that does not come as a line of the agent.
 pub(super) enum SessionEvent {
     /// A handler has ended.
@@ -84,8 +91,7 @@ pub(super) struct SessionDriver {
     /// For the events outside turns, if `on_event` is set.
     pub(super) outside: Option<Arc<EventChannel>>,
     pub(super) callers: HashMap<CallKey, Caller>,
-    /// The callers that wait for the result of a tool.
-    tool_callers: BTreeMap<RequestKey, oneshot::Sender<ToolReturnValue>>,
+    tool_callers: BTreeMap<RequestKey, ToolCaller>,
     /// The program's checks of structured output.
     checks: BTreeMap<TurnKey, OutputCheck>,
     pub(super) flow: Flow,
@@ -290,7 +296,7 @@ impl SessionDriver {
             CallEvent::Call(call) => {
                 let size = call.request.name.len() + call.request.arguments.as_ref().map_or(0, String::len);
                 if let Some(key) = self.connection.call_tool(call.request, size, now()) {
-                    self.tool_callers.insert(key, call.reply);
+                    self.tool_callers.insert(key, ToolCaller { reply: call.reply, progress: call.progress });
                 }
             }
             CallEvent::Cancelled(id) => self.connection.cancel_tool_call(&id, now()),
@@ -464,13 +470,14 @@ impl SessionDriver {
                     Scope::Turn(turn, _) => self.turns.get(&turn).cloned(),
                     _ => None,
                 };
-                let served = Served { turn, span: self.connection.span_of(scope, &request) };
+                let progress = self.tool_callers.get(&key).map(|caller| caller.progress.clone());
+                let served = Served { turn, span: self.connection.span_of(scope, &request), progress };
                 self.handlers.ask_after_reader(key, served, request);
             }
             Output::CheckOutput { key, turn, value } => {
                 if let Some(check) = self.checks.get(&turn).cloned() {
                     let span = self.connection.span_of_turn(turn);
-                    let served = Served { turn: self.turns.get(&turn).cloned(), span };
+                    let served = Served { turn: self.turns.get(&turn).cloned(), span, progress: None };
                     // Called within the task of the handler, where a panic is a violation.
                     self.handlers.check(key, served, Box::pin(async move { check(value).await }));
                 }
@@ -488,7 +495,7 @@ impl SessionDriver {
             Output::ToolAnswered { key, result } => {
                 if let Some(caller) = self.tool_callers.remove(&key) {
                     // A caller that has left needs no result.
-                    drop(caller.send(*result));
+                    drop(caller.reply.send(*result));
                 }
             }
             Output::CallEnded { call, outcome } => self.call_ended(call, outcome),

@@ -6,12 +6,15 @@ use std::task::{Context, Poll};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::messages::{ToolCallRequest, ToolReturnValue};
+use crate::tool_context::ProgressSender;
 
 /// A call of a tool. If `reply` is dropped, it needs no answer, because its turn or the session has ended.
 #[derive(Debug)]
 pub(crate) struct ToolCall {
     pub(crate) request: ToolCallRequest,
     pub(crate) reply: oneshot::Sender<ToolReturnValue>,
+    /// Takes the reports of the handler.
+    pub(crate) progress: ProgressSender,
 }
 
 /// The server's end of the channel.
@@ -44,11 +47,12 @@ pub(crate) fn channel() -> (CallSender, CallReceiver) {
 }
 
 impl CallSender {
-    /// Calls a tool. Returns `None` if the call's turn or the session has ended. Dropping the future cancels the call.
-    pub(crate) async fn call(&self, request: ToolCallRequest) -> Option<ToolReturnValue> {
+    /// Calls a tool, whose reports go to `progress`. Returns `None` if the call's turn or the session has ended. Dropping the
+    /// future cancels the call.
+    pub(crate) async fn call(&self, request: ToolCallRequest, progress: ProgressSender) -> Option<ToolReturnValue> {
         let id = request.id.clone();
         let (reply, answer) = oneshot::channel();
-        self.calls.send(ToolCall { request, reply }).await.ok()?;
+        self.calls.send(ToolCall { request, reply, progress }).await.ok()?;
         let mut waiting = Waiting { answer: Some(answer), id, cancelled: &self.cancelled };
         let outcome = match &mut waiting.answer {
             Some(answer) => answer.await,

@@ -12,6 +12,8 @@ mod http;
 #[cfg(feature = "mcp")]
 mod offer;
 #[cfg(feature = "mcp")]
+mod progress;
+#[cfg(feature = "mcp")]
 mod service;
 #[cfg(all(test, feature = "mcp"))]
 pub(crate) mod tests;

@@ -1,22 +1,25 @@
 //! The answers of the MCP server: the list of tools, and the results of calls.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool,
+    ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::calls::CallSender;
 use super::content;
+use super::progress::Reporter;
 use crate::messages::{ToolCallRequest, ToolReturnValue};
+use crate::tool_context::Report;
 
 /// The server for one client. All clients get the same tools.
 #[derive(Clone)]
@@ -60,31 +63,22 @@ impl ServerHandler for Tools {
             arguments: request.arguments.map(|arguments| Value::Object(arguments).to_string()),
             extra: Default::default(),
         };
-        let result = tokio::select! {
-            result = self.calls.call(call) => result,
-            // The client has cancelled the call, or the server ends.
-            () = context.ct.cancelled() => None,
-            never = report_progress(&context, self.report_interval) => match never {},
+        let (progress, reports) = watch::channel(Report::default());
+        let mut reporter = Reporter::new(&context, reports, self.report_interval);
+        let mut running = pin!(self.calls.call(call, progress));
+        let result = loop {
+            tokio::select! {
+                biased;
+                result = &mut running => break result,
+                // The client has cancelled the call, or the server ends.
+                () = context.ct.cancelled() => break None,
+                () = reporter.due() => reporter.send().await,
+            }
         };
+        if result.is_some() {
+            reporter.finish().await;
+        }
         let result = result.unwrap_or_else(|| ToolReturnValue::error(format!("{name}: its turn has ended")));
         Ok(content::result(result).into())
     }
-}
-
-/// Reports at intervals that a call runs, if its client asks for reports. The progress is the time in seconds. Never returns.
-async fn report_progress(context: &RequestContext<RoleServer>, interval: Duration) -> Infallible {
-    if let Some(token) = context.meta.get_progress_token() {
-        let begun = tokio::time::Instant::now();
-        loop {
-            tokio::time::sleep(interval).await;
-            let seconds = begun.elapsed().as_secs();
-            let report = ProgressNotificationParam::new(token.clone(), begun.elapsed().as_secs_f64())
-                .with_message(format!("running for {seconds} s"));
-            if let Err(error) = context.peer.notify_progress(report).await {
-                tracing::debug!(%error, "the progress of a tool call cannot be reported");
-                break;
-            }
-        }
-    }
-    std::future::pending().await
 }

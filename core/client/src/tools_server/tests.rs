@@ -374,11 +374,11 @@ async fn idle_mcp_sessions_make_room_for_others() {
 }
 
 /// A client that passes on the reports of its calls.
-struct Reports(mpsc::UnboundedSender<f64>);
+pub(crate) struct Reports(pub(crate) mpsc::UnboundedSender<ProgressNotificationParam>);
 
 impl ClientHandler for Reports {
     async fn on_progress(&self, report: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        let _ = self.0.send(report.progress);
+        let _ = self.0.send(report);
     }
 }
 
@@ -393,7 +393,8 @@ async fn running_call_reports_progress_to_its_client() {
         let waiting = tokio::spawn(async move { call(&calling, "add", json!({})).await });
         let CallEvent::Call(held) = poll_fn(|cx| calls.poll_next(cx, true)).await else { panic!("no call") };
         let (first, second) = (reports.recv().await.expect("a report"), reports.recv().await.expect("a report"));
-        assert!(0.0 < first && first < second, "{first} and {second}");
+        assert!(0.0 < first.progress && first.progress < second.progress, "{first:?} and {second:?}");
+        assert_eq!((first.total, first.message.as_deref()), (None, Some("running for 0 s")));
         held.reply.send(ToolReturnValue::ok("done")).expect("awaited");
         assert_eq!(waiting.await.expect("an end"), (false, "done".to_owned()));
         drop(Arc::into_inner(client).expect("the only one").cancel().await);

@@ -258,19 +258,26 @@ fn tool(mut described: Value, records: Records) -> Result<ExternalTool> {
     let behaviour = take_behaviour(&mut described);
     let spec = parse_tool(described, Naming::Snake)?;
     let name = spec.name.clone();
-    let mut tool = ExternalTool::new(spec.name, spec.description, spec.parameters, move |arguments| {
-        records.called(|| json!({"handler": "tool", "name": name, "arguments": arguments}));
-        let behaviour = behaviour.clone();
-        async move {
-            if behaviour.get("echo").is_some() {
-                return arguments.into_tool_return();
+    let mut tool =
+        ExternalTool::with_context(spec.name, spec.description, spec.parameters, move |arguments, context| {
+            records.called(|| json!({"handler": "tool", "name": name, "arguments": arguments}));
+            let behaviour = behaviour.clone();
+            async move {
+                if let Some(report) = behaviour.get("progress") {
+                    context.progress(report["fraction"].as_f64(), report["message"].as_str());
+                }
+                if behaviour.get("call_id").is_some() {
+                    return context.call_id().into_tool_return();
+                }
+                if behaviour.get("echo").is_some() {
+                    return arguments.into_tool_return();
+                }
+                if let Some(value) = behaviour.get("return_value") {
+                    return Ok(serde_json::from_value::<ToolReturnValue>(value.clone())?);
+                }
+                given(behaviour).await?.into_tool_return()
             }
-            if let Some(value) = behaviour.get("return_value") {
-                return Ok(serde_json::from_value::<ToolReturnValue>(value.clone())?);
-            }
-            given(behaviour).await?.into_tool_return()
-        }
-    });
+        });
     if let Some(timeout) = spec.timeout {
         tool = tool.timeout(timeout);
     }

@@ -8,13 +8,13 @@ use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest};
 use rmcp::service::PeerRequestOptions;
 
 use super::*;
-use crate::ExternalTool;
 use crate::dialect::ToolsEndpoint;
 use crate::dialect::{Answer, Call, Dialect, Handshake, Incoming, InitializeParams, Wire, WireVersion};
 use crate::error::RpcErrorKind;
 use crate::jsonrpc::RpcFailure;
 use crate::messages::Json;
-use crate::tools_server::tests::{call, client};
+use crate::tools_server::tests::{Reports, call, client, client_with};
+use crate::{ExternalTool, ToolContext};
 
 /// Wire as an agent would speak it that takes tools from an MCP server.
 #[derive(Debug)]
@@ -154,6 +154,51 @@ async fn tool_call_outside_turn_reaches_on_event() {
     assert_eq!(call(&client, "add", json!({})).await, (false, "3".to_owned()));
     session.close().await.expect("closed");
     assert_eq!(*seen.lock().unwrap(), ["ToolCallRequest"]);
+}
+
+#[tokio::test]
+async fn progress_of_tool_reaches_client_before_result() {
+    let schema = json!({"type": "object"});
+    let handler = |_, context: ToolContext| async move {
+        context.progress(Some(0.25), Some("first"));
+        context.progress(Some(0.5), Some("half"));
+        Ok(context.call_id().to_owned())
+    };
+    let options = SessionOptions::new().tool(ExternalTool::with_context("build", "", schema, handler));
+    let (session, agent, _turn, endpoint) = served_in_turn(options).await;
+    tokio::spawn(agent.obey());
+    let (reporter, mut reports) = tokio::sync::mpsc::unbounded_channel();
+    let client = client_with(Reports(reporter), &endpoint, true).await;
+    assert_eq!(call(&client, "build", json!({})).await, (false, "mcp-1".to_owned()));
+    // The first report may be replaced by the second.
+    let last = loop {
+        let report = reports.recv().await.expect("a report");
+        if report.message.as_deref() == Some("half") {
+            break report;
+        }
+    };
+    assert_eq!((last.progress, last.total), (0.5, Some(1.0)));
+    session.close().await.expect("closed");
+}
+
+#[tokio::test]
+async fn thread_of_cancelled_tool_sees_cancellation() {
+    let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
+    let schema = json!({"type": "object"});
+    let handler = move |_, context: ToolContext| {
+        let _ = begun.send(context);
+        std::future::pending::<Result<Value, crate::HandlerError>>()
+    };
+    let options = SessionOptions::new().tool(ExternalTool::with_context("endless", "", schema, handler));
+    let (session, agent, _turn, endpoint) = served_in_turn(options).await;
+    tokio::spawn(agent.obey());
+    let client = client(&endpoint, true).await;
+    let calling = tokio::spawn(async move { call(&client, "endless", json!({})).await });
+    let context = begins.recv().await.expect("a call");
+    assert!(!context.is_cancelled());
+    calling.abort();
+    session.close().await.expect("closed");
+    context.cancelled().await;
 }
 
 #[tokio::test]
