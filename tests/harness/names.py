@@ -74,7 +74,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "FunctionTool": _OWN_TESTS,
         "KimiAgentError.help": _OWN_TESTS,
         "ToolArgumentError": _OWN_TESTS,
-        "ToolContext.cancelled": _OWN_TESTS,
         "event_from_dict": _OWN_TESTS,
         "Files": _OWN_TESTS,
         "files": _OWN_TESTS,
@@ -165,6 +164,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "Step.return": _LOOPS,
         "Step.throw": _LOOPS,
         "Turn.throw": _LOOPS,
+        **dict.fromkeys(["ToolContext", "ToolContext.callId", "ToolContext.progress"], _ONLY_A_TYPE),
         "setLogger": "set-up of logs, which are no part of a trace",
     },
     "rust": {
