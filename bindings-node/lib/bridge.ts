@@ -7,6 +7,7 @@ import { log } from "./log.js";
 import { loadNative, type NativeModule } from "./native.js";
 import { workerThreads } from "./node.js";
 import { setOrigin } from "./messages.js";
+import { parseMessages } from "./parse.js";
 import { applyOperations, endSpans } from "./telemetry.js";
 import { errorText, isError } from "./values.js";
 
@@ -164,11 +165,11 @@ export class Bridge {
   #deliver(delivery: Delivery): void {
     switch (delivery.type) {
       case "done":
-        this.#take(delivery.ticket)?.resolve(delivery.json && JSON.parse(delivery.json));
+        this.#take(delivery.ticket)?.resolve(delivery.json && parseMessages(delivery.json));
         break;
       case "job_result": {
         const { ticket, json, error } = delivery;
-        this.#take(ticket)?.resolve(json && { fields: JSON.parse(json) as unknown, error: error && publicError(error) });
+        this.#take(ticket)?.resolve(json && { fields: parseMessages(json), error: error && publicError(error) });
         break;
       }
       case "failed": {
@@ -185,7 +186,7 @@ export class Bridge {
         break;
       case "job": {
         const { id, owner, kind, index, payloadJson, callId, inTurn, origin, span } = delivery;
-        const payload: unknown = JSON.parse(payloadJson);
+        const payload: unknown = kind === "tool" || kind === "output" ? JSON.parse(payloadJson) : parseMessages(payloadJson);
         if (origin) setOrigin(payload, origin);
         this.#runJob(owner, { id, kind, index, payload, callId, inTurn, span });
         break;

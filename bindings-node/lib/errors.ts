@@ -4,6 +4,7 @@ import type { NativeError } from "./addon.js";
 import type { BudgetCounter } from "./budget.js";
 import { ERRORS_PAGE } from "./errors-page.js";
 import type { OutputError } from "./output.js";
+import { parseMessages } from "./parse.js";
 import { PromptResult, type ResultFields } from "./result.js";
 
 /** The stable name of an error. */
@@ -750,7 +751,7 @@ export function publicError(native: NativeError): KimiAgentError {
   if (retryable !== error.retryable) more["retryable"] = retryable;
   if (status !== undefined) more["status"] = status;
   if (retryAfter !== undefined) more["retryAfter"] = retryAfter * 1000;
-  if (resultJson !== undefined) more["result"] = new PromptResult(JSON.parse(resultJson) as ResultFields);
+  if (resultJson !== undefined) more["result"] = new PromptResult(parseMessages(resultJson) as ResultFields);
   return Object.assign(error, more);
 }
 
@@ -773,7 +774,7 @@ function withoutRetryable(native: NativeError): KimiAgentError {
 function budgetExceeded({ message, option, budget }: NativeError): BudgetExceeded {
   if (budget === undefined) return new BudgetExceeded(message);
   const { counter, limit, used, resultJson } = budget;
-  const result = new PromptResult(JSON.parse(resultJson) as ResultFields);
+  const result = new PromptResult(parseMessages(resultJson) as ResultFields);
   const properties = { option, counter, limit, used, result } as Partial<BudgetExceeded>;
   return new BudgetExceeded(message, properties);
 }
@@ -781,7 +782,7 @@ function budgetExceeded({ message, option, budget }: NativeError): BudgetExceede
 function outputInvalid({ message, output }: NativeError): OutputInvalid {
   if (output === undefined) return new OutputInvalid(message);
   const { attempts, text, errors, resultJson } = output;
-  const result = new PromptResult(JSON.parse(resultJson) as ResultFields);
+  const result = new PromptResult(parseMessages(resultJson) as ResultFields);
   return new OutputInvalid(message, { attempts, text, errors, result });
 }
 

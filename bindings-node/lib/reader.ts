@@ -6,6 +6,7 @@ import { callNative, type CallSite, callSite, type Entry } from "./errors.js";
 import type { TurnHandle } from "./failed-turn.js";
 import { servingJob } from "./handlers.js";
 import { revealEvent, setOrigin } from "./messages.js";
+import { parseMessages } from "./parse.js";
 import type { Event } from "./wire.js";
 
 /** The most events of one batch. They are small: most are the length of a text. */
@@ -344,7 +345,7 @@ export class Reader {
   }
 
   #unpack(batch: EventBatch): void {
-    this.#batch = JSON.parse(batch.eventsJson) as Packed[];
+    this.#batch = parseMessages(batch.eventsJson) as Packed[];
     this.#texts = batch.texts;
     if (batch.longTexts) this.#longTexts = batch.longTexts.reverse();
     if (batch.request) setOrigin(this.#batch[0], batch.request);

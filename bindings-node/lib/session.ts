@@ -18,6 +18,7 @@ import { loadNative } from "./native.js";
 import type { SessionOptions } from "./option-types.js";
 import { type PreparedOptions, prepareOptions } from "./options.js";
 import { type Output, type OutputOf, type OutputOfPrompt, type OutputSchema, readOutput } from "./output.js";
+import { parseMessages } from "./parse.js";
 import { takeSignal, whenAborted } from "./signal.js";
 import { withSpan } from "./telemetry.js";
 import { type Begun, Replay, Turn } from "./turn.js";
@@ -221,7 +222,7 @@ export class Session<Value = unknown> implements AsyncDisposable {
 
   /** The agent's name and version; null if the agent does not report them. */
   get server(): ServerInfo | null {
-    return JSON.parse(this.#native.serverJson()) as ServerInfo | null;
+    return parseMessages(this.#native.serverJson()) as ServerInfo | null;
   }
 
   /** The agent's capabilities. */
@@ -234,7 +235,7 @@ export class Session<Value = unknown> implements AsyncDisposable {
    * they change; each time `onEvent` gets an `available_commands_update`.
    */
   get slashCommands(): SlashCommand[] {
-    return JSON.parse(this.#native.slashCommandsJson()) as SlashCommand[];
+    return parseMessages(this.#native.slashCommandsJson()) as SlashCommand[];
   }
 
   /**
@@ -247,17 +248,17 @@ export class Session<Value = unknown> implements AsyncDisposable {
 
   /** Which of the program's tools the agent accepted, and why it rejected others. */
   get externalTools(): ExternalToolsResult {
-    return JSON.parse(this.#native.externalToolsJson()) as ExternalToolsResult;
+    return parseMessages(this.#native.externalToolsJson()) as ExternalToolsResult;
   }
 
   /** The tokens that the session has taken so far. */
   get usage(): Usage {
-    return withTotal(JSON.parse(this.#native.usageJson()) as TokenUsage);
+    return withTotal(parseMessages(this.#native.usageJson()) as TokenUsage);
   }
 
   /** The latest value of each field of all status updates: context, plan mode, MCP servers. */
   get status(): StatusUpdate {
-    return JSON.parse(this.#native.statusJson()) as StatusUpdate;
+    return parseMessages(this.#native.statusJson()) as StatusUpdate;
   }
 
   /**

@@ -11,6 +11,7 @@ import type { ApprovalAnswer, QuestionAnswer } from "./handler-types.js";
 import { decisionJson, servingJob } from "./handlers.js";
 import type { OutputCheck } from "./output.js";
 import { requestReference, type RequestReference, type Usage, withTotal } from "./messages.js";
+import { parseMessages } from "./parse.js";
 import { hintAt } from "./hints.js";
 import { showAs } from "./inspect.js";
 import { EventIterator, Reader, type Step } from "./reader.js";
@@ -108,7 +109,7 @@ export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, Asyn
 
   /** The tokens that this turn has taken so far. */
   get usage(): Usage {
-    return withTotal(JSON.parse(this.#native.usageJson()) as TokenUsage);
+    return withTotal(parseMessages(this.#native.usageJson()) as TokenUsage);
   }
 
   /**

@@ -176,3 +176,25 @@ test("prompt on a closed session fails its turn, and a turn that was left on pur
     setLogger(null);
   }
 });
+
+const event = (type, payload) => ({ raw: JSON.stringify({ jsonrpc: "2.0", method: "event", params: { type, payload } }) });
+const unreadable = {
+  tool_call_id: "t",
+  return_value: { is_error: false, output: "ok", message: "", display: "one", extras: 5 },
+};
+
+testWith(
+  "optional property that cannot be read counts as left out, and is in the JSON of the event",
+  [[event("ToolResult", unreadable), event("StatusUpdate", { context_usage: "half", plan_mode: true })]],
+  {},
+  async (session) => {
+    const events = await collect(session.prompt("Go"));
+    const [result] = events.filter(({ type }) => type === "ToolResult");
+    assert.deepEqual(result.payload.return_value.display, []);
+    assert.equal(result.payload.return_value.extras, undefined);
+    assert.deepEqual(JSON.parse(JSON.stringify(result.payload)), unreadable);
+    const [status] = events.filter(({ type }) => type === "StatusUpdate");
+    assert.deepEqual(Object.keys(status.payload), ["plan_mode"]);
+    assert.deepEqual(JSON.parse(JSON.stringify(status.payload)), { context_usage: "half", plan_mode: true });
+  },
+);

@@ -44,20 +44,22 @@ class Word(str, enum.Enum):
 
 
 @pytest.mark.parametrize(
-    "content", [NAME, [NAME], TextPart(NAME), {"type": "text", "text": NAME}, {"type": "text", "text": "", NAME: 1}]
+    "content", [NAME, [NAME], TextPart(NAME), {"type": "text", "text": NAME}, ["b", "\ud83d.md"], "\ud83d\ude00"]
 )
-async def test_prompt_not_unicode(content: Any) -> None:
-    async with open_session([{"text": "a"}]) as session:
-        with pytest.raises(InvalidOption, match=f"`content`: .*{EXPECTED}") as refused:
-            session.prompt(content)
-        assert refused.value.option == "content"
-        # The session is usable.
-        assert (await session.prompt("b").result()).text == "a"
+async def test_text_of_prompt_is_made_valid(content: Any) -> None:
+    async with open_session(ECHO[0]) as session:
+        text = (await session.prompt(content).result()).text
+    assert text in ("b\ufffd.md!", "\U0001f600!")
 
 
-def test_sync_prompt_not_unicode() -> None:
-    with pytest.raises(InvalidOption, match="`content`: " + EXPECTED):
-        sync.prompt(NAME, executable=scripted_agent(ECHO))
+def test_sync_text_of_prompt_is_made_valid() -> None:
+    assert sync.prompt(NAME, executable=scripted_agent(ECHO)).result().text == "b\ufffd.md!"
+
+
+async def test_member_of_part_is_made_valid() -> None:
+    async with open_session(ECHO[0]) as session:
+        part: Any = {"type": "text", "text": "a", NAME: 1}
+        assert (await session.prompt(part).result()).text == "a!"
 
 
 async def test_remedy_of_error_is_valid() -> None:
@@ -120,12 +122,6 @@ def test_policy_not_unicode() -> None:
 @pytest.mark.parametrize(
     ("job", "option"),
     [
-        (NAME, "prompt"),
-        ({"prompt": NAME}, "prompt"),
-        (Job(["a", NAME]), "prompt"),
-        (TextPart(NAME), "prompt"),
-        ({"prompt": "a", "data": {"file": NAME}}, "data"),
-        ({"prompt": "a", "data": {NAME: 1}}, "data"),
         ({"prompt": "a", "key": NAME}, "key"),
         ({"prompt": "a", "model": NAME}, "model"),
     ],
@@ -140,9 +136,15 @@ async def test_job_not_unicode(job: Any, option: str) -> None:
     assert "expected valid Unicode" in str(error)
 
 
-async def test_key_and_data_of_job_not_unicode() -> None:
-    (result,) = [found async for found in run_batch([Job(NAME, key="k", data=1)], executable=scripted_agent(ECHO))]
-    assert (result.key, result.data, result.status) == ("k", 1, "failed")
+@pytest.mark.parametrize("job", [NAME, {"prompt": NAME}, Job(["b", "\udce9.md"]), TextPart(NAME)])
+async def test_prompt_of_job_is_made_valid(job: Any) -> None:
+    (result,) = [found async for found in run_batch([job], executable=scripted_agent(ECHO))]
+    assert result.text == "b\ufffd.md!"
+
+
+async def test_data_of_job_is_made_valid() -> None:
+    (result,) = [found async for found in run_batch([Job("a", data={NAME: [NAME]})], executable=scripted_agent(ECHO))]
+    assert result.data == {"b\ufffd.md": ["b\ufffd.md"]}
 
 
 @pytest.mark.parametrize(("name", "shown"), [(NAME, "b\ufffd.md"), (5, "5")])
@@ -168,28 +170,35 @@ def _raise(error: Exception) -> Any:
     raise error
 
 
+class Found(pydantic.BaseModel):
+    file: str
+
+
 @pytest.mark.parametrize(
-    ("handler", "words"),
+    ("handler", "output"),
     [
-        (lambda _: NAME, "the handler's result is not valid: expected valid Unicode"),
-        (lambda _: {"file": NAME}, "the handler's result is not valid: expected valid Unicode"),
-        (lambda _: [TextPart(NAME)], "the handler's result is not valid: expected valid Unicode"),
-        (lambda _: ToolReturnValue.ok(NAME), "the handler's result is not valid: expected valid Unicode"),
-        (lambda _: _raise(ValueError(f"no {NAME}")), "no b\ufffd.md"),
+        (lambda _: NAME, "b\ufffd.md"),
+        (lambda _: {"file": NAME}, '{"file":"b\ufffd.md"}'),
+        (lambda _: Found(file=NAME), '{"file":"b\ufffd.md"}'),
+        (lambda _: [TextPart(NAME)], '[{"type":"text","text":"b\ufffd.md"}]'),
+        (lambda _: ToolReturnValue.ok(NAME), "b\ufffd.md"),
     ],
 )
-async def test_tool_result_not_unicode(
-    handler: Callable[[dict[str, Any]], Any], words: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_result_of_tool_is_made_valid(handler: Callable[[dict[str, Any]], Any], output: str) -> None:
     tools = [ExternalTool("lookup", "Looks up a file.", {"type": "object"}, handler)]
+    async with open_session([LOOKUP, {"text": "{{last.output}}"}], tools=tools) as session:
+        assert (await session.prompt("Go").result()).text == output
+
+
+async def test_failure_of_tool_is_made_valid(caplog: pytest.LogCaptureFixture) -> None:
+    tools = [ExternalTool("lookup", "Looks.", {"type": "object"}, lambda _: _raise(ValueError(f"no {NAME}")))]
     with caplog.at_level(logging.WARNING, "kimi_agent"):
         async with open_session([LOOKUP, {"text": "a"}], tools=tools) as session:
             events = await collect(session.prompt("Go"))
     (failure,) = [event for event in events if isinstance(event, HandlerFailed)]
-    assert words in failure.message
+    assert "no b\ufffd.md" in failure.message
     (result,) = [event for event in events if isinstance(event, ToolResult)]
     assert result.return_value.is_error
-    assert words in result.return_value.message
     # The core reports the failure, too, which is logged once.
     assert len(caplog.records) == 1
 
@@ -205,29 +214,27 @@ async def test_tool_argument_error_not_unicode() -> None:
     assert result.return_value.message == "key: no b\ufffd.md"
 
 
-async def test_feedback_not_unicode() -> None:
-    call = {"tool_call": {"name": "Shell", "approve": {"action": "run command", "description": "Run it"}}}
-    async with open_session([call, {"text": "a"}], on_approval=lambda _: Reject(NAME)) as session:
+APPROVE = {"tool_call": {"name": "Shell", "approve": {"action": "run command", "description": "Run it"}}}
+
+
+async def test_feedback_is_made_valid() -> None:
+    async with open_session([APPROVE, {"text": "{{last.feedback}}"}], on_approval=lambda _: Reject(NAME)) as session:
         result = await asyncio.wait_for(session.prompt("Go").result(), 60)
-    (failure,) = result.handler_failures
-    assert "the handler's result is not valid: expected valid Unicode" in failure.message
+    assert result.text == "b\ufffd.md"
 
 
-async def test_manual_answer_not_unicode() -> None:
-    call = {"tool_call": {"name": "Shell", "approve": {"action": "run command", "description": "Run it"}}}
-    async with open_session([call, {"text": "a"}], on_approval="manual") as session:
+async def test_manual_answer_is_made_valid() -> None:
+    async with open_session([APPROVE, {"text": "{{last.feedback}}"}], on_approval="manual") as session:
         turn = session.prompt("Go")
         async for event in turn:
             if isinstance(event, kimi_agent.ApprovalRequest):
-                with pytest.raises(InvalidOption, match=r"`answer`: .*expected valid Unicode"):
-                    await turn.respond(event, Reject(NAME))
-                await turn.respond(event, "approve")
-        assert (await turn.result()).text == "a"
+                await turn.respond(event, Reject(NAME))
+        assert (await turn.result()).text == "b\ufffd.md"
 
 
 def test_error_is_one_of_this_package_without_the_text() -> None:
     with pytest.raises(KimiAgentError) as refused:
-        sync.prompt("secret" + NAME, executable=scripted_agent(ECHO))
+        sync.prompt("a", model="secret" + NAME, executable=scripted_agent(ECHO))
     assert "secret" not in str(refused.value)
 
 

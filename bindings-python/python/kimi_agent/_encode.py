@@ -6,10 +6,10 @@ import enum
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["NotUnicode", "check_unicode", "kind_of", "option_problem", "seconds", "to_jsonable", "valid_unicode"]
+__all__ = ["NotUnicode", "checked_unicode", "kind_of", "option_problem", "seconds", "to_jsonable", "valid_unicode"]
 
 # The core reads at most 200 levels, and some values are a part of another one, for example of a job.
 _DEEPEST = 190
@@ -20,7 +20,7 @@ _MAX_BITS = 1023
 
 
 class NotUnicode(TypeError):
-    """A text has half of a surrogate pair, as the name of a file that is not UTF-8 has. The core cannot take it."""
+    """A name has half of a surrogate pair, as the name of a file that is not UTF-8 has. The core cannot take it."""
 
     def __init__(self, error: UnicodeEncodeError) -> None:
         self.found = f"{error.object[error.start]!a} at index {error.start}, which is half of a surrogate pair"
@@ -28,14 +28,14 @@ class NotUnicode(TypeError):
         super().__init__(f"expected valid Unicode, got text with {self.found}; {remedy}")
 
 
-def check_unicode(text: str) -> None:
-    """Raises `NotUnicode` for a text that is not valid Unicode."""
-    if text.isascii():
-        return
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise NotUnicode(error) from None
+def checked_unicode(text: str) -> str:
+    """Returns the text, or raises `NotUnicode` if it is not valid Unicode."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise NotUnicode(error) from None
+    return text
 
 
 def valid_unicode(text: str) -> str:
@@ -56,8 +56,8 @@ def _is_path_option(name: str) -> bool:
     return name in (*_native.path_options(), "executable", "journal", "policy")
 
 
-def to_jsonable(value: Any, _depth: int = 0) -> Any:
-    """Returns the JSON form of `value`.
+def to_jsonable(value: Any, text: Callable[[str], str] = checked_unicode, _depth: int = 0) -> Any:
+    """Returns the JSON form of `value`. Its texts become what `text` returns, for example `valid_unicode`.
 
     Accepts JSON's own types, dataclasses, named tuples, enums, sets, dates, paths, UUIDs, decimals, pydantic models and
     the classes of this package. A compiled regular expression becomes its text.
@@ -70,9 +70,7 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
         return None
     if isinstance(value, str) and not isinstance(value, enum.Enum):
         # Also an object of a subclass of str; likewise below.
-        text = value if type(value) is str else str.__str__(value)
-        check_unicode(text)
-        return text
+        return text(value if type(value) is str else str.__str__(value))
     if isinstance(value, int) and not isinstance(value, enum.Enum):
         number = value if type(value) in (bool, int) else int.__int__(value)
         if number.bit_length() > _MAX_BITS:
@@ -86,29 +84,30 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
         raise TypeError(f"nested more than {_DEEPEST} deep, or containing itself")
     deeper = _depth + 1
     if isinstance(value, enum.Enum):
-        return to_jsonable(value.value, deeper)
+        return to_jsonable(value.value, text, deeper)
     payload = getattr(type(value), "to_payload", None)
     if payload is not None:
-        return to_jsonable(payload(value), deeper)
+        return to_jsonable(payload(value), text, deeper)
     if hasattr(type(value), "__dataclass_fields__"):
         import dataclasses
 
-        return {field.name: to_jsonable(getattr(value, field.name), deeper) for field in dataclasses.fields(value)}
+        fields = (field.name for field in dataclasses.fields(value))
+        return {name: to_jsonable(getattr(value, name), text, deeper) for name in fields}
     if isinstance(value, Mapping):
-        return {_key(key): to_jsonable(item, deeper) for key, item in value.items()}
+        return {text(_key(key)): to_jsonable(item, text, deeper) for key, item in value.items()}
     if isinstance(value, tuple) and (names := getattr(value, "_fields", None)) is not None:
-        return {name: to_jsonable(getattr(value, name), deeper) for name in names}
+        return {name: to_jsonable(getattr(value, name), text, deeper) for name in names}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [to_jsonable(item, deeper) for item in value]
+        return [to_jsonable(item, text, deeper) for item in value]
     if _is_one_of(value, ("datetime.date", "datetime.time")):
         return value.isoformat()
     if _is_one_of(value, ("pathlib.PurePath", "uuid.UUID", "decimal.Decimal")):
-        return to_jsonable(str(value), deeper)
+        return to_jsonable(str(value), text, deeper)
     if isinstance(value, re.Pattern):
-        return to_jsonable(_pattern_text(value), deeper)
+        return to_jsonable(_pattern_text(value), text, deeper)
     dump = getattr(type(value), "model_dump", None)
     if dump is not None:
-        return to_jsonable(dump(value, mode="json"), deeper)
+        return to_jsonable(dump(value, mode="json"), text, deeper)
     raise TypeError(f"{type(value).__module__}.{type(value).__qualname__} has no JSON form")
 
 
@@ -167,12 +166,6 @@ def _is_one_of(value: Any, names: tuple[str, ...]) -> bool:
 
 
 def _key(key: Any) -> str:
-    text = _key_text(key)
-    check_unicode(text)
-    return text
-
-
-def _key_text(key: Any) -> str:
     if isinstance(key, enum.Enum):
         key = key.value
     if isinstance(key, str):

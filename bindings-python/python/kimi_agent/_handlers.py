@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ._answers import Block, Reject
-from ._encode import NotUnicode, check_unicode, kind_of, to_jsonable
+from ._encode import kind_of, to_jsonable, valid_unicode
 from ._errors import InvalidOption
 from ._failures import class_name, failure_text, is_a
 from ._hook import Hook
@@ -432,33 +432,24 @@ _EXPECTED = {
 
 
 def encode_answer(value: Any, kind: str | None = None) -> Any:
-    """Returns an answer as the JSON that the core takes.
+    """Returns an answer as the JSON that the core takes, with U+FFFD for half of a surrogate pair.
 
     Args:
         value: The answer of the program.
         kind: The kind of the handler that returned it. None: `respond()` was called with it.
 
     Raises:
-        TypeError: The answer has a wrong type, or a text in it is not valid Unicode.
+        TypeError: The answer has a wrong type.
     """
-    try:
-        return _encoded_answer(value, kind)
-    except NotUnicode as error:
-        answer = "it" if kind is None else "the handler's result"
-        raise TypeError(f"{answer} is not valid: {error}") from None
-
-
-def _encoded_answer(value: Any, kind: str | None) -> Any:
     got = "got" if kind is None else "the handler returned"
     if kind in _OBSERVED or kind == "write_file":
         return None
     if type(value) is str:
-        check_unicode(value)
-        return value
+        return valid_unicode(value)
     if isinstance(value, Reject):
-        return to_jsonable({"reject": value.feedback})
+        return to_jsonable({"reject": value.feedback}, valid_unicode)
     if isinstance(value, Block):
-        return to_jsonable({"block": value.reason})
+        return to_jsonable({"block": value.reason}, valid_unicode)
     if value is Reject or value is Block:
         text = "feedback" if value is Reject else "reason"
         raise TypeError(
@@ -466,12 +457,10 @@ def _encoded_answer(value: Any, kind: str | None) -> Any:
             f'{"use" if kind is None else "return"} {value.__name__}("{text}")'
         )
     if kind == "tool" and (parts := _parts(value)) is not None:
-        return to_jsonable(ToolReturnValue.ok(parts))
+        return to_jsonable(ToolReturnValue.ok(parts), valid_unicode)
     expected = _EXPECTED[kind] if kind else f"{_EXPECTED['approval']}; to a question {_EXPECTED['question']}"
     try:
-        encoded = to_jsonable(value)
-    except NotUnicode:
-        raise
+        encoded = to_jsonable(value, valid_unicode)
     except TypeError as error:
         inside = f", and {error}" if isinstance(value, (Mapping, list, tuple, set, frozenset)) else ""
         raise TypeError(f"{got} {kind_of(value)}{inside}; expected {expected}") from None

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ._encode import NotUnicode, check_unicode, kind_of, seconds, to_jsonable
+from ._encode import NotUnicode, kind_of, seconds, to_jsonable, valid_unicode
 from ._errors import InvalidOption
 from ._handlers import encode_answer
 from ._message import Message
@@ -34,13 +34,9 @@ def encode_prompt_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode_input(content: UserInput) -> str | list[dict[str, Any]]:
-    """The input of the program as text or as content parts of the wire."""
+    """The input of the program as text or as content parts of the wire, with U+FFFD for half of a surrogate pair."""
     if isinstance(content, str):
-        try:
-            check_unicode(content)
-        except NotUnicode as error:
-            raise InvalidOption(f"invalid option `content`: {error}", "content") from None
-        return content
+        return valid_unicode(str.__str__(content))
     if isinstance(content, (Message, Mapping)):
         parts: Any = [content]
     elif isinstance(content, (bytes, bytearray, memoryview, Stream)) or not isinstance(content, Iterable):
@@ -53,7 +49,7 @@ def encode_input(content: UserInput) -> str | list[dict[str, Any]]:
             part = {"type": "text", "text": part}
         if isinstance(part, Mapping) or (isinstance(part, Message) and part._wire_type == "ContentPart"):
             try:
-                found.append(to_jsonable(part))
+                found.append(to_jsonable(part, valid_unicode))
             except TypeError as error:
                 raise InvalidOption(f"invalid option `content`: content[{at}]: {error}", "content") from None
         else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
-from ._encode import NotUnicode, check_unicode, kind_of, option_problem, seconds, to_jsonable, valid_unicode
+from ._encode import NotUnicode, kind_of, option_problem, seconds, to_jsonable, valid_unicode
 from ._errors import InvalidOption, KimiAgentError, TurnCancelled, from_native
 from ._input import encode_input
 from ._message import Message
@@ -95,13 +95,7 @@ def encode_job(given: Any) -> Any:
         InvalidOption: It is not a job.
     """
     if isinstance(given, str):
-        text = str.__str__(given)
-        try:
-            check_unicode(text)
-            return text
-        except NotUnicode:
-            # It fails as a job with options does.
-            given = {"prompt": text}
+        return valid_unicode(str.__str__(given))
     if isinstance(given, Job):
         fields: dict[str, Any] = {name: getattr(given, name) for name in Job.__slots__ if name != "options"}
         fields = {**given.options, **fields}
@@ -117,7 +111,7 @@ def encode_job(given: Any) -> Any:
         # The core refuses a wrong name.
         name = valid_unicode(str(given_name))
         try:
-            found[name] = encode_input(value) if name == "prompt" else _encode_value(value)
+            found[name] = _encode_field(name, value)
         except InvalidOption as error:
             found["$mistake"] = {"option": name, "reason": str(error).partition(": ")[2]}
         except NotUnicode as error:
@@ -127,10 +121,13 @@ def encode_job(given: Any) -> Any:
     return found
 
 
-def _encode_value(value: Any) -> Any:
+def _encode_field(name: str, value: Any) -> Any:
+    if name == "prompt":
+        return encode_input(value)
     if isinstance(value, (list, tuple)):
         value = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in value]
-    return to_jsonable(seconds(os.fspath(value) if isinstance(value, os.PathLike) else value))
+    value = seconds(os.fspath(value) if isinstance(value, os.PathLike) else value)
+    return to_jsonable(value, valid_unicode) if name == "data" else to_jsonable(value)
 
 
 @dataclass(frozen=True)

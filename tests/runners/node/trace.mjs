@@ -10,15 +10,20 @@ export function print(line) {
 function sorted(value) {
   if (Array.isArray(value)) return value.map(sorted);
   if (typeof value !== "object" || value === null) return value;
-  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  const entries = Object.entries(written(value)).sort(([a], [b]) => (a < b ? -1 : 1));
   return Object.fromEntries(entries.map(([key, item]) => [key, sorted(item)]));
+}
+
+/** An object as `JSON.stringify()` writes it: with the values that could not be read. */
+function written(object) {
+  return typeof object.toJSON === "function" ? object.toJSON() : object;
 }
 
 /** An event as the wire has it: one of an unknown type stands as what it was. */
 export function canonical(event) {
   if (event.type === "UnknownEvent") return event.payload;
   if (event.type !== "SubagentEvent") return event;
-  return { ...event, payload: { ...event.payload, event: canonical(event.payload.event) } };
+  return { ...event, payload: { ...written(event.payload), event: canonical(event.payload.event) } };
 }
 
 /** The output of a failed operation. Texts differ between systems: they are included only on request. */

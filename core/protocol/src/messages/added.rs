@@ -59,7 +59,7 @@ pub fn for_host() -> bool {
 }
 
 /// Makes `write` write messages for a host that gets them as JSON: with the tool call that the SDK has added, as
-/// `$tool_call`.
+/// `$tool_call`, and with the values that could not be read, as `$unreadable`.
 #[doc(hidden)]
 pub fn written_for_host<T>(write: impl FnOnce() -> T) -> T {
     struct Reset(bool);
@@ -75,11 +75,25 @@ pub fn written_for_host<T>(write: impl FnOnce() -> T) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::ToolResult;
+    use crate::messages::{ToolResult, ToolReturnValue};
 
     fn result() -> ToolResult {
         let json = r#"{"tool_call_id":"a","return_value":{"is_error":false,"output":"","message":"","display":[]},"$tool_call":"forged"}"#;
         serde_json::from_str(json).expect("a tool's result")
+    }
+
+    #[test]
+    fn unreadable_field_is_apart_for_host() {
+        let own = r#"{"is_error":false,"output":"","message":"","display":"one","mood":"good","$unreadable":"forged"}"#;
+        let read = || serde_json::from_str::<ToolReturnValue>(own);
+        let value = crate::messages::value::keeping_unreadable(read).expect("a result");
+        assert!(value.display.is_empty());
+        let for_host = written_for_host(|| serde_json::to_value(&value)).expect("JSON");
+        let expected =
+            r#"{"is_error":false,"output":"","message":"","display":[],"mood":"good","$unreadable":{"display":"one"}}"#;
+        assert_eq!(for_host.to_string(), expected);
+        // The agent's own form is unchanged.
+        assert_eq!(serde_json::to_string(&value).expect("JSON"), own);
     }
 
     #[test]

@@ -77,11 +77,16 @@ macro_rules! message {
                 use $crate::messages::value::Field as _;
                 let mut map = serializer.serialize_map(None)?;
                 $(map.serialize_entry("type", $tag)?;)?
-                $(if !self.$field.is_absent() && !self.extra.has(message!(@wire $field $($wire)?)) {
+                let for_host = $crate::messages::added::for_host();
+                $(if !self.$field.is_absent() && (for_host || !self.extra.has(message!(@wire $field $($wire)?))) {
                     map.serialize_entry(message!(@wire $field $($wire)?), &self.$field)?;
                 })*
-                self.extra.serialize_into(&mut map)?;
-                $(if $crate::messages::added::for_host() {
+                if for_host {
+                    self.extra.serialize_for_host(&mut map, &[$(message!(@wire $field $($wire)?)),*])?;
+                } else {
+                    self.extra.serialize_into(&mut map)?;
+                }
+                $(if for_host {
                     // Written after the unknown fields, so that it replaces an agent's field of the same name.
                     map.serialize_entry($crate::messages::added::KEY, &self.$added.get())?;
                 })?

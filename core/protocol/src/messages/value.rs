@@ -25,6 +25,9 @@ use crate::json::{Json, Key, borrowed};
 #[derive(Clone, Default)]
 pub struct Extra(Option<Box<Kept>>);
 
+/// The field with the values that could not be read, by the names of their fields, for a host that gets messages as JSON.
+pub(crate) const UNREADABLE: &str = "$unreadable";
+
 /// Fields by name, as text.
 type RawFields = Vec<(String, Json)>;
 
@@ -98,6 +101,39 @@ impl Extra {
         }
         for (name, json) in self.raw() {
             map.serialize_entry(name, json)?;
+        }
+        Ok(())
+    }
+}
+
+impl Extra {
+    /// Writes all fields for a host, whose messages have no other place for unknown fields. A field with the name of a declared one
+    /// was not readable, and goes into the field [`UNREADABLE`].
+    pub(crate) fn serialize_for_host<M: SerializeMap>(
+        &self,
+        map: &mut M,
+        declared: &'static [&'static str],
+    ) -> Result<(), M::Error> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let is_unreadable = |name: &String| declared.contains(&name.as_str());
+        // An agent must not be able to write the field itself.
+        let is_other = |name: &String| !is_unreadable(name) && name != UNREADABLE;
+        for (name, value) in self.iter().filter(|(name, _)| is_other(name)) {
+            map.serialize_entry(name, value)?;
+        }
+        for (name, json) in self.raw().filter(|(name, _)| is_other(name)) {
+            map.serialize_entry(name, json)?;
+        }
+        let mut unreadable = Extra::default();
+        for (name, value) in self.iter().filter(|(name, _)| is_unreadable(name)) {
+            unreadable.insert(name, value.clone());
+        }
+        let raw = self.raw().filter(|(name, _)| is_unreadable(name)).map(|(name, json)| (name.clone(), json.clone()));
+        unreadable.0.get_or_insert_default().raw.extend(raw);
+        if !unreadable.is_empty() {
+            map.serialize_entry(UNREADABLE, &unreadable)?;
         }
         Ok(())
     }
