@@ -194,7 +194,10 @@ impl Connection {
     pub(super) fn restate_call(&mut self, request: &ApprovalRequest, now: Instant) {
         let dialect = &self.dialect;
         let details = |id: &str| dialect.call_details(id);
-        let agent = request.agent_id.as_deref().filter(|agent| !agent.is_empty());
+        let agent = request.agent_id.clone().filter(|agent| !agent.is_empty());
+        // A request that names no subagent can be about the call of one.
+        let agent = agent.or_else(|| self.tool_calls.only_agent(&request.tool_call_id));
+        let agent = agent.as_deref();
         let Some(known) = self.tool_calls.find(agent, &request.tool_call_id, &details) else { return };
         let name = if request.sender.is_empty() { &known.call.name } else { &request.sender };
         let mut arguments = known.call.arguments.clone();
@@ -266,13 +269,16 @@ impl Connection {
             earlier.push(newest.clone());
             newest.arguments = None;
         }
-        if newest.arguments.is_none() {
-            // The agent did not name the call or all of its arguments, but it shows a command.
-            earlier.extend(shown_commands(request).map(|command| {
-                let arguments = Map::from_iter([("command".to_owned(), command.into())]);
-                ToolCallInfo { arguments: Some(arguments), ..newest.clone() }
-            }));
-        }
+        // The agent shows a command that the known arguments do not have, or it did not name the call or all of its arguments.
+        let is_said = |command: &&str| {
+            let arguments = newest.arguments.as_ref();
+            arguments.is_some_and(|arguments| arguments.values().any(|value| value.as_str() == Some(*command)))
+        };
+        let unsaid = shown_commands(request).filter(|command| !is_said(command)).map(|command| {
+            let arguments = Map::from_iter([("command".to_owned(), command.into())]);
+            ToolCallInfo { arguments: Some(arguments), ..newest.clone() }
+        });
+        earlier.extend(unsaid.collect::<Vec<_>>());
         for call in std::iter::once(&mut newest).chain(&mut earlier) {
             call.kind = stated_kind(call);
         }

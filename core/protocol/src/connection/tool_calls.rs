@@ -554,6 +554,13 @@ impl ToolCalls {
         true
     }
 
+    /// Returns the subagent with an open call of this id, if no other agent has one.
+    pub(super) fn only_agent(&self, id: &str) -> Option<String> {
+        let mut agents = self.streams.iter().filter(|(_, stream)| stream.open.contains_key(id)).map(|(agent, _)| agent);
+        let agent = agents.next().filter(|agent| !agent.is_empty())?;
+        agents.next().is_none().then(|| agent.clone())
+    }
+
     /// Returns the call of the turn's own agent that further pieces belong to, if that agent has an open call with this id.
     pub(super) fn last_beside(&self, id: &str) -> Option<Option<String>> {
         self.streams.get("").filter(|stream| stream.open.contains_key(id)).map(|stream| stream.last.clone())
