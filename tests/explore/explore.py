@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from . import messages, programs
+from . import acp_messages, messages, programs
 from .checks import Complaint
 from .choices import Choices, shrink
 from .programs import Program
@@ -27,7 +27,9 @@ class Failure:
 
 def make(choices: Choices, kind: str) -> Program:
     """A program of this kind."""
-    return messages.make(choices) if kind == "messages" else programs.make(choices, kind == "exact")
+    if kind == "messages":
+        return messages.make(choices)
+    return acp_messages.make(choices) if kind == "acp" else programs.make(choices, kind == "exact")
 
 
 def program(seed: int, kind: str, number: int) -> tuple[list[int], Program]:

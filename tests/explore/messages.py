@@ -1,7 +1,7 @@
 """Programs whose agent sends messages of Wire with members that may be absent, null, strange or unknown.
 
 The catalogue of the core says what the members are, so new messages need no change here. `generated.rs` in the tests of
-the core plays many more of these messages, also over ACP; here they pass through each language.
+the core plays many more of these messages; here they pass through each language. `acp_messages.py` makes those of ACP.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 DEEPEST = 4
 TEXTS = ("a", "", "/a/b", "\x01\t", "\u2028", "ü🚀", '{"a":1}')
 STRANGE: tuple[Any, ...] = (None, 5, -1.5, True, "novelty", "\uf8ff", [], [{}], {}, {"type": "novelty"})
-"""Values of a wrong type, most likely. One stands for half of a character, which `_line` writes."""
+"""Values of a wrong type, most likely. One stands for half of a character, which `written` writes."""
 ONCE = ("TurnBegin", "TurnEnd")
 """Events that the scripted agent sends. A turn has one of each."""
 
@@ -39,7 +39,7 @@ def catalog() -> Json:
 def make(choices: Choices) -> Program:
     """A session with up to three turns, each of up to six messages."""
     turns = [
-        [{"raw": _line(_event(choices))} for _ in range(choices.number(1, 6))] for _ in range(choices.number(1, 3))
+        [{"raw": written(_event(choices))} for _ in range(choices.number(1, 6))] for _ in range(choices.number(1, 3))
     ]
     program: list[Json] = [{"op": "open"}]
     for number, actions in enumerate(turns):
@@ -55,7 +55,7 @@ def make(choices: Choices) -> Program:
     return Program(scenario, exact=True, labels={})
 
 
-def _line(message: Json) -> str:
+def written(message: Json) -> str:
     """A line as an agent may write it: with escapes, and half of a pair of them."""
     return json.dumps(message, ensure_ascii=False).replace("\uf8ff", "\\ud83d").replace("🚀", "\\ud83d\\ude80")
 

@@ -33,7 +33,7 @@ from explore.explore import Failure, explore  # noqa: E402
 from explore.player import LIMIT, Languages  # noqa: E402
 from explore.programs import Program  # noqa: E402
 
-KINDS = {"exact": 200, "racy": 100, "messages": 40}
+KINDS = {"exact": 200, "racy": 100, "messages": 40, "acp": 80}
 """How many programs of each kind a seed has."""
 ENOUGH = 5
 """So many failures end a seed."""

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from harness.runners import Outcome
 from harness.scenario import OPS, load
 
+from explore import acp_messages
 from explore.checks import Complaint, complaints
 from explore.explore import Failure, explore, program
 from explore.messages import ONCE, catalog
@@ -77,6 +78,12 @@ def test_ci_seed_has_each_event() -> None:
     turns = [turn for one in made("messages") for turn in one.scenario["agent"]["script"]["turns"]]
     found = {json.loads(action["raw"])["params"]["type"] for turn in turns for action in turn if "raw" in action}
     assert set(catalog()["events"]) - found == {*ONCE}
+
+
+def test_ci_seed_has_each_update() -> None:
+    turns = [turn for one in made("acp") for turn in one.scenario["agent"]["script"]["turns"]]
+    lines = [json.loads(action["raw"]) for turn in turns for action in turn if "raw" in action]
+    assert set(acp_messages.kinds()) - {line["params"]["update"]["sessionUpdate"] for line in lines} == set()
 
 
 def test_written_scenario_can_be_loaded(tmp_path: Path) -> None:

@@ -61,6 +61,17 @@ fn kind(event: &Event) -> Option<Kind> {
     }
 }
 
+/// Returns whether an event has nothing but its piece of text.
+fn is_only_text(event: &Event) -> bool {
+    match event {
+        Event::ContentPart(ContentPart::Text(part)) => part.extra.is_empty(),
+        Event::ContentPart(ContentPart::Think(part)) => part.encrypted.is_none() && part.extra.is_empty(),
+        Event::ToolCallPart(part) => part.extra.is_empty(),
+        Event::SubagentEvent(subagent) => subagent.extra.is_empty() && is_only_text(&subagent.event),
+        _ => false,
+    }
+}
+
 /// How an event follows a piece with half of a character.
 #[derive(Debug, PartialEq, Eq)]
 enum Follows {
@@ -127,8 +138,7 @@ impl Connection {
         let is_empty = text.is_empty();
         self.deliver_half();
         self.half = Some(Box::new(Half { event: Box::new(replacement_piece(&event)), high }));
-        let is_call = matches!(innermost(&event).0, Event::ToolCall(_));
-        (is_call || !is_empty).then_some(event)
+        (!is_empty || !is_only_text(&event)).then_some(event)
     }
 
     /// Delivers a half whose other half did not come.

@@ -206,6 +206,28 @@ fn halves_of_a_character_are_joined() {
 }
 
 #[test]
+fn half_of_a_character_keeps_other_fields_of_its_event() {
+    let mut peer = Peer::open();
+    peer.prompt(1);
+    for payload in [
+        r#"{"type":"ContentPart","payload":{"type":"think","think":"\ud83d","encrypted":"secret"}}"#,
+        r#"{"type":"ContentPart","payload":{"type":"think","think":"\ude80"}}"#,
+        r#"{"type":"ToolCallPart","payload":{"arguments_part":"\ud83d","mood":"good"}}"#,
+    ] {
+        peer.text(&format!(r#"{{"method":"event","params":{payload}}}"#));
+    }
+    peer.finish();
+    let json = |output| match output {
+        Output::Event { event, .. } => Some(serde_json::to_string(&*event).expect("JSON")),
+        _ => None,
+    };
+    let told = std::iter::from_fn(|| peer.next_output()).filter_map(json).collect::<String>();
+    for kept in [r#""encrypted":"secret""#, r#""mood":"good""#, "\u{1f680}", "\u{fffd}"] {
+        assert!(told.contains(kept), "{kept} is lost: {told}");
+    }
+}
+
+#[test]
 fn turn_over_its_timeout_is_cancelled() {
     let limits = Timing { turn: Some(30 * SECOND), ..timing() };
     let mut peer =

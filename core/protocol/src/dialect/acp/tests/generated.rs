@@ -39,7 +39,15 @@ impl Generator {
         let Value::Object(members) = schema else { return self.random.strange() };
         if let Some(name) = members.get("$ref").and_then(Value::as_str).and_then(|path| path.rsplit('/').next()) {
             let root = Arc::clone(&self.definitions);
-            return if depth > 12 { Value::Null } else { self.value(&root["$defs"][name], depth + 1) };
+            let referred = if depth > 12 { Value::Null } else { self.value(&root["$defs"][name], depth + 1) };
+            // Members beside the reference, such as the kind of an update.
+            return match (referred, self.object(members, depth)) {
+                (Value::Object(mut referred), Some(beside)) => {
+                    referred.extend(beside);
+                    Value::Object(self.random.shuffled(referred))
+                }
+                (referred, _) => referred,
+            };
         }
         if let Some(value) = members.get("const") {
             return value.clone();
