@@ -341,6 +341,7 @@ test-acp: build ## Agents that others have written, with a scripted model on loo
 test-acp-all: build ## The same with all their releases.
 	$(call say,Driving all agents of others)
 	@$(PY) tests/foreign/agents/run.py --all
+	@$(PY) tests/foreign/agents/batch.py
 
 $(CACHE)/ray/.installed: tests/ray/requirements.txt $(PACKAGES)/.wheel
 	@"$(PYTHON)" -m venv --clear $(CACHE)/ray
