@@ -3,7 +3,7 @@
 use std::task::Poll;
 
 use kimi_agent::wire::Event;
-use kimi_agent_bridge::{BridgeTurn, QueuedEvent, Tag, origin_of};
+use kimi_agent_bridge::{BridgeTurn, QueuedEvents, Tag, origin_of};
 use napi::Env;
 use napi_derive::napi;
 use serde::{Serialize, Serializer};
@@ -81,25 +81,34 @@ impl Serialize for Packed {
     }
 }
 
-fn pack(events: Vec<QueuedEvent>) -> Result<EventBatch, kimi_agent::Error> {
+fn pack(batch: Vec<QueuedEvents>) -> Result<EventBatch, kimi_agent::Error> {
     let (mut texts, mut long_texts, mut request) = (String::new(), Vec::new(), None);
-    let mut packed = Vec::with_capacity(events.len());
-    for event in events {
-        packed.push(match event.into_plain_text() {
-            Ok(text) if text.len() <= LONGEST_SHORT => {
-                texts.push_str(&text);
-                // Lengths are in units of UTF-16, as in JavaScript.
-                Packed::Length(if text.is_ascii() { text.len() } else { text.encode_utf16().count() })
+    let mut packed = Vec::new();
+    for events in batch {
+        match events {
+            QueuedEvents::Texts(mut run) => {
+                let has_long = run.texts().any(|text| text.len() > LONGEST_SHORT);
+                for text in run.texts() {
+                    packed.push(if text.len() <= LONGEST_SHORT {
+                        texts.push_str(text);
+                        // Lengths are in units of UTF-16, as in JavaScript.
+                        Packed::Length(if text.is_ascii() { text.len() } else { text.encode_utf16().count() })
+                    } else {
+                        Packed::Long
+                    });
+                }
+                // Taken out, because a text that is alone is not copied then.
+                while has_long && let Some((text, _)) = run.pop() {
+                    if text.len() > LONGEST_SHORT {
+                        long_texts.push(checked("an event", text)?);
+                    }
+                }
             }
-            Ok(text) => {
-                long_texts.push(checked("an event", text)?);
-                Packed::Long
-            }
-            Err(event) => {
+            QueuedEvents::Event(event) => {
                 request = origin_of(&event).map(RequestOrigin::from);
-                Packed::Event(event)
+                packed.push(Packed::Event(event));
             }
-        });
+        }
     }
     Ok(EventBatch {
         events_json: checked("a batch of events", to_json(&packed))?,
@@ -167,7 +176,7 @@ impl NativeTurn {
     /// Whether the turn has an outcome.
     #[napi(catch_unwind, getter)]
     pub fn is_settled(&self) -> bool {
-        self.turn.outcome().is_some()
+        self.turn.is_settled()
     }
 
     /// A ticket for the result as JSON. Refused in the handler `within` if the turn waits for it.

@@ -84,8 +84,8 @@ impl Classes {
     }
 
     /// Makes pieces of the answer's text, in the order of the texts.
-    pub(crate) fn text_parts<'py>(&self, texts: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyAny>> {
-        self.make_text_parts.bind(texts.py()).call1((texts,))
+    pub(crate) fn text_parts<'py>(&self, texts: Bound<'py, PyList>) -> PyResult<Bound<'py, PyList>> {
+        Ok(self.make_text_parts.bind(texts.py()).call1((texts,))?.cast_into()?)
     }
 
     /// Sets which request of which session a message is. Neither equality nor a pickle includes it.

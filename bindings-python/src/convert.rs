@@ -3,7 +3,7 @@
 use kimi_agent::PromptResult;
 use kimi_agent::wire::{Content, ContentPart, Event, TextPart, ToolCallInfo};
 use kimi_agent_bridge as bridge;
-use kimi_agent_bridge::{Node, QueuedEvent, Reflect};
+use kimi_agent_bridge::{Node, QueuedEvents, Reflect, TextRun};
 use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -14,21 +14,29 @@ use crate::classes::{Classes, once};
 
 static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Events as objects of their classes. All pieces of text are made at once, which costs half as much.
-pub(crate) fn events_to_py<'py>(py: Python<'py>, events: Vec<QueuedEvent>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    if events.len() == 1 {
-        return events.into_iter().map(|event| event_to_py(py, &event.into_event())).collect();
+/// Events as objects of their classes.
+pub(crate) fn events_to_py<'py>(py: Python<'py>, batch: &[QueuedEvents]) -> PyResult<Bound<'py, PyList>> {
+    let classes = Classes::get(py)?;
+    if let [QueuedEvents::Texts(run)] = batch {
+        return classes.text_parts(texts_to_py(py, run)?);
     }
-    let texts = PyList::empty(py);
-    for text in events.iter().filter_map(QueuedEvent::plain_text) {
-        texts.append(text_to_py(py, text)?)?;
+    let objects = PyList::empty(py);
+    for events in batch {
+        match events {
+            QueuedEvents::Texts(run) => {
+                for part in classes.text_parts(texts_to_py(py, run)?)? {
+                    objects.append(part)?;
+                }
+            }
+            QueuedEvents::Event(event) => objects.append(event_to_py(py, event)?)?,
+        }
     }
-    let mut parts = Classes::get(py)?.text_parts(&texts)?.try_iter()?;
-    let made = events.into_iter().map(|event| match event.plain_text().and_then(|_| parts.next()) {
-        Some(part) => part,
-        None => event_to_py(py, &event.into_event()),
-    });
-    made.collect()
+    Ok(objects)
+}
+
+fn texts_to_py<'py>(py: Python<'py>, run: &TextRun) -> PyResult<Bound<'py, PyList>> {
+    let texts = run.texts().map(|text| text_to_py(py, text)).collect::<PyResult<Vec<_>>>()?;
+    PyList::new(py, texts)
 }
 
 /// An event as an object of its class.

@@ -8,6 +8,7 @@ use kimi_agent_bridge::{BridgeTurn, RequestOrigin};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 
 use crate::bell;
 use crate::convert::{event_to_py, events_to_py, message_to_py, outcome_to_py, py_to_json};
@@ -74,11 +75,11 @@ impl PyTurn {
     }
 
     /// The next events, at least one. The program has got the batch before it.
-    fn next_batch<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
+    fn next_batch<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
         crate::guarded(|| {
             let Some(events) = found(py, self.turn.poll_batch(BATCH, None))? else { return Ok(None) };
             // There is not enough memory for an event.
-            events_to_py(py, events).inspect_err(|_| self.turn.discard_batch()).map(Some)
+            events_to_py(py, &events).inspect_err(|_| self.turn.discard_batch()).map(Some)
         })
     }
 

@@ -13,7 +13,7 @@ use crate::error::local_error;
 use crate::error::{Result, RpcErrorKind};
 use crate::messages::{Content, Event, TokenUsage};
 use kimi_agent_client::Replay;
-use kimi_agent_client::host::{self, EventChannel, QueuedEvent, TurnInner, TurnReader};
+use kimi_agent_client::host::{self, EventChannel, QueuedEvents, TurnInner, TurnReader};
 
 /// A step. `index` identifies it in its turn; `n` is the agent's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl BridgeTurn {
 
     /// Returns the next events, at least one and at most `max`; with `step`, events of that step. A request is a batch
     /// of its own.
-    pub fn poll_batch(&self, max: usize, step: Option<u32>) -> Poll<Option<Result<Vec<QueuedEvent>>>> {
+    pub fn poll_batch(&self, max: usize, step: Option<u32>) -> Poll<Option<Result<Vec<QueuedEvents>>>> {
         self.reader().poll_batch(max, step, &Context::from_waker(&self.waker))
     }
 
@@ -180,6 +180,11 @@ impl BridgeTurn {
             Source::Turn(turn) => &turn.id,
             Source::Replay(_) => "replay",
         }
+    }
+
+    /// Returns whether the turn has an outcome.
+    pub fn is_settled(&self) -> bool {
+        self.channel().is_settled()
     }
 
     /// Returns the outcome, if there is one.

@@ -7,9 +7,9 @@ use std::time::Duration;
 pub use crate::answers::{parse_answers, parse_approval, parse_file, parse_hook_decision, parse_terminal_result};
 #[cfg(feature = "batch")]
 pub use crate::batch::{Control as BatchControl, Jobs, read_journal, running_batches, set_runner, take_batch_options};
-pub use crate::connection::TurnLimits;
+pub use crate::connection::{TextRun, TurnLimits};
 pub use crate::driver::event_channel::EventChannel;
-pub use crate::driver::event_queue::QueuedEvent;
+pub use crate::driver::event_queue::QueuedEvents;
 pub use crate::driver::shared::Shared;
 pub use crate::driver::turn_reader::TurnReader;
 pub use crate::driver::{served_span, served_turn};

@@ -9,6 +9,8 @@ use super::event_queue::Capacity;
 use super::flow::{Batch, Demand, MAX_BACKLOG, OverLimit};
 use super::io::Io;
 use super::now;
+use super::process::LONG;
+use super::reader::PipeReader;
 use super::session::{Caller, SessionDriver};
 use crate::connection::CallKey;
 use crate::error::Error;
@@ -66,14 +68,22 @@ impl SessionDriver {
         }
     }
 
-    /// Takes a line that differs from an earlier one of the turn only in its text. Returns whether it does.
-    pub(super) fn take_piece(&mut self, line: &[u8], io: &mut Io, now: Instant) -> bool {
-        if self.flow.is_blocked || self.flow.has_backlog() || !self.connection.handle_piece(line, now) {
-            return false;
-        }
-        self.flow.taken(line.len());
-        if self.flow.budget.lines == 0 || self.flow.budget.bytes == 0 {
-            self.refill(io, now);
+    /// Takes the next lines, at most `max`, that differ from an earlier line of the turn only in their texts. Returns whether there
+    /// was one.
+    pub(super) fn take_pieces(&mut self, reader: &mut PipeReader, max: usize, io: &mut Io, now: Instant) -> bool {
+        for count in 0..max {
+            if self.flow.is_blocked || self.flow.has_backlog() {
+                return count > 0;
+            }
+            let Some(line) = reader.peek_line().filter(|line| line.len() <= LONG) else { return count > 0 };
+            if !self.connection.handle_piece(line, now) {
+                return count > 0;
+            }
+            self.flow.taken(line.len());
+            reader.skip_line();
+            if self.flow.budget.lines == 0 || self.flow.budget.bytes == 0 {
+                self.refill(io, now);
+            }
         }
         true
     }

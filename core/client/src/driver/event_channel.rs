@@ -70,7 +70,13 @@ impl EventChannel {
         self.outcome.borrow().clone()
     }
 
-    pub(crate) fn is_settled(&self) -> bool {
+    /// Returns the error that ended the turn, if one did.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.outcome.borrow().as_ref()?.as_ref().err().cloned()
+    }
+
+    /// Returns whether there is an outcome.
+    pub fn is_settled(&self) -> bool {
         self.outcome.borrow().is_some()
     }
 

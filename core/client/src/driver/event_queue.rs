@@ -15,9 +15,9 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::connection::StepTag;
+use crate::connection::{StepTag, TextRun};
 use crate::error::Error;
-use crate::messages::{ContentPart, Event, TextPart};
+use crate::messages::Event;
 
 /// The limit of events. An event takes some memory even if its line is short.
 const MAX_EVENTS: usize = 4096;
@@ -28,70 +28,52 @@ pub(super) const OVERHEAD: usize = 128;
 const HARD_FACTOR: usize = 16;
 const HARD_MINIMUM: usize = 4 << 20;
 
-/// An event on its way to the program.
+/// Events on their way to the program.
 #[derive(Debug)]
-pub enum QueuedEvent {
-    /// A part of the answer that has nothing but its text, as most events are.
-    Text(String),
+pub enum QueuedEvents {
+    /// Parts of the answer that have nothing but their texts, as most events are.
+    Texts(TextRun),
     /// Any event.
     Event(Box<Event>),
 }
 
-impl QueuedEvent {
-    /// Returns the event.
-    pub fn into_event(self) -> Event {
+impl QueuedEvents {
+    /// Returns the number of events.
+    pub(super) fn count(&self) -> usize {
         match self {
-            Self::Text(text) => ContentPart::text(text).into(),
-            Self::Event(event) => *event,
+            Self::Texts(texts) => texts.len(),
+            Self::Event(_) => 1,
         }
     }
 
-    /// Returns the text if the event has nothing else.
-    ///
-    /// # Errors
-    /// Returns the event if it is not only a text.
-    pub fn into_plain_text(self) -> Result<String, Box<Event>> {
+    #[cfg(test)]
+    pub(super) fn into_events(self) -> Vec<Event> {
         match self {
-            Self::Text(text) => Ok(text),
-            Self::Event(mut event) => match &mut *event {
-                Event::ContentPart(ContentPart::Text(TextPart { text, extra })) if extra.is_empty() => {
-                    Ok(std::mem::take(text))
-                }
-                _ => Err(event),
-            },
-        }
-    }
-
-    /// Returns the text if the event has nothing else.
-    pub fn plain_text(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text),
-            Self::Event(event) => match &**event {
-                Event::ContentPart(ContentPart::Text(TextPart { text, extra })) if extra.is_empty() => Some(text),
-                _ => None,
-            },
+            Self::Texts(texts) => texts.texts().map(|text| crate::messages::ContentPart::text(text).into()).collect(),
+            Self::Event(event) => vec![*event],
         }
     }
 
     pub(super) fn request_id(&self) -> Option<&str> {
         match self {
-            Self::Text(_) => None,
+            Self::Texts(_) => None,
             Self::Event(event) => event.request_id(),
         }
     }
 }
 
-impl From<Box<Event>> for QueuedEvent {
+impl From<Box<Event>> for QueuedEvents {
     fn from(event: Box<Event>) -> Self {
         Self::Event(event)
     }
 }
 
-/// An event in the queue, with the step that it belongs to.
+/// Events in the queue, with the step that they belong to.
 #[derive(Debug)]
 pub(crate) struct Queued {
-    pub(super) event: QueuedEvent,
+    pub(super) events: QueuedEvents,
     pub(super) step: StepTag,
+    /// The capacity that they occupy, in bytes.
     pub(super) size: usize,
     /// Whether the event is a request that got the default answer because it was not read.
     answered: bool,
@@ -193,21 +175,28 @@ impl State {
         self.undelivered = self.undelivered.saturating_sub(events);
     }
 
-    fn discard(&mut self, event: &QueuedEvent) {
-        self.discarded += 1;
-        self.discarded_requests.extend(event.request_id().map(str::to_owned));
+    fn keep(&mut self, queued: Queued) {
+        self.bytes += queued.size;
+        self.undelivered += queued.events.count();
+        self.accepted += queued.events.count() as u64;
+        self.waiting.push_back(queued);
+    }
+
+    fn discard(&mut self, events: &QueuedEvents) {
+        self.discarded += events.count() as u64;
+        self.discarded_requests.extend(events.request_id().map(str::to_owned));
     }
 
     fn discard_waiting(&mut self) {
         for queued in std::mem::take(&mut self.waiting) {
-            self.free(queued.size, 1);
-            self.discard(&queued.event);
+            self.free(queued.size, queued.events.count());
+            self.discard(&queued.events);
         }
     }
 
     /// Returns the requests that were not fetched and have no answer yet.
     fn unfetched_requests(&mut self) -> impl Iterator<Item = &mut Queued> {
-        self.waiting.iter_mut().filter(|queued| !queued.answered && queued.event.request_id().is_some())
+        self.waiting.iter_mut().filter(|queued| !queued.answered && queued.events.request_id().is_some())
     }
 }
 
@@ -243,9 +232,23 @@ pub(crate) struct Intake<'a> {
 }
 
 impl Intake<'_> {
-    pub(crate) fn push(&mut self, event: QueuedEvent, step: StepTag, size: usize) {
+    pub(crate) fn push(&mut self, event: Box<Event>, step: StepTag, size: usize) {
+        self.push_one(event.into(), step, size + OVERHEAD);
+    }
+
+    pub(crate) fn push_texts(&mut self, mut texts: TextRun, step: StepTag) {
+        if self.state.overflow == Overflow::Wait && !self.is_only_awaited {
+            self.state.is_dropping = false;
+            let size = texts.sizes().sum::<usize>() + texts.len() * OVERHEAD;
+            return self.state.keep(Queued { events: QueuedEvents::Texts(texts), step, size, answered: false });
+        }
+        while let Some((text, size)) = texts.pop() {
+            self.push_one(QueuedEvents::Texts(TextRun::new(text, size)), step, size + OVERHEAD);
+        }
+    }
+
+    fn push_one(&mut self, events: QueuedEvents, step: StepTag, size: usize) {
         let state = &mut *self.state;
-        let size = size + OVERHEAD;
         state.is_dropping = self.is_only_awaited && (state.is_dropping || state.is_full(self.limit));
         let fits = state.bytes + size <= self.limit && state.undelivered < MAX_EVENTS;
         let keep = match state.overflow {
@@ -254,12 +257,9 @@ impl Intake<'_> {
             Overflow::DiscardAll => false,
         };
         if keep {
-            state.bytes += size;
-            state.undelivered += 1;
-            state.accepted += 1;
-            state.waiting.push_back(Queued { event, step, size, answered: false });
+            state.keep(Queued { events, step, size, answered: false });
         } else {
-            state.discard(&event);
+            state.discard(&events);
         }
     }
 }
@@ -288,8 +288,8 @@ impl EventQueue {
     }
 
     /// Adds one event.
-    pub(crate) fn push(&self, event: impl Into<QueuedEvent>, step: StepTag, size: usize) {
-        self.intake().push(event.into(), step, size);
+    pub(crate) fn push(&self, event: Box<Event>, step: StepTag, size: usize) {
+        self.intake().push(event, step, size);
     }
 
     /// Wakes the reader if it waits and an event is in the queue.
@@ -360,7 +360,7 @@ impl EventQueue {
         }
         let requests = state.unfetched_requests().filter_map(|queued| {
             queued.answered = true;
-            queued.event.request_id().map(str::to_owned)
+            queued.events.request_id().map(str::to_owned)
         });
         requests.collect()
     }

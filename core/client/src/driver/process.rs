@@ -28,7 +28,7 @@ use crate::messages::Json;
 use crate::transport::{Exit, Transport};
 
 /// Longer lines are taken on a thread of their own, in bytes.
-const LONG: usize = 64 << 10;
+pub(super) const LONG: usize = 64 << 10;
 
 /// The task that owns a process.
 pub(crate) struct ProcessTask {
@@ -286,16 +286,16 @@ impl ProcessTask {
                 is_left = true;
                 break;
             }
+            // A piece of a text changes nothing but its own session, and decides nothing.
+            let max = if state.decides { 1 } else { usize::MAX };
+            if let Some(is_full) = self.sessions.take_pieces(&mut self.reader, max, &mut self.io, now) {
+                state.has_full |= is_full;
+                continue;
+            }
             match self.reader.next_line() {
                 Ok(Some(line)) => {
-                    // A piece of a text changes nothing but its own session.
-                    match self.sessions.take_piece(line, &mut self.io, now) {
-                        Some(is_full) => state.has_full |= is_full,
-                        None => {
-                            self.sessions.route(line, &mut self.io, now);
-                            state = self.sessions.state();
-                        }
-                    }
+                    self.sessions.route(line, &mut self.io, now);
+                    state = self.sessions.state();
                 }
                 Ok(None) => break,
                 Err(error) => {

@@ -105,6 +105,11 @@ impl PipeReader {
         Ok(line)
     }
 
+    /// Takes the line that [`peek_line`](Self::peek_line) has returned.
+    pub(super) fn skip_line(&mut self) {
+        self.lines.skip_line();
+    }
+
     /// Returns the next line, which stays.
     pub(super) fn peek_line(&mut self) -> Option<&[u8]> {
         self.lines.peek_line()

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::closing::{Closing, Stage};
 use super::commands::Command;
 use super::event_channel::{EventChannel, replayed};
-use super::event_queue::{Intake, QueuedEvent};
+use super::event_queue::Intake;
 use super::flow::Flow;
 use super::handlers::{Handled, Handlers, Handling, Served};
 use super::io::Io;
@@ -397,18 +397,20 @@ impl SessionDriver {
     fn deliver_events(&mut self) -> Option<Output> {
         let mut filled: Option<(TurnKey, Intake<'_>)> = None;
         loop {
-            let (turn, step, event, size) = match self.connection.poll_output()? {
-                Output::Text { turn, step, text, size } => (turn, step, QueuedEvent::Text(text), size),
-                Output::Event { scope: Scope::Turn(turn, step), event, size } => (turn, step, event.into(), size),
-                other => return Some(other),
+            let output = self.connection.poll_output()?;
+            let (Output::Texts { turn, .. } | Output::Event { scope: Scope::Turn(turn, _), .. }) = output else {
+                return Some(output);
             };
             if filled.as_ref().is_none_or(|(of, _)| *of != turn) {
                 // The first queue must be unlocked before the second is locked.
                 drop(filled.take());
                 filled = self.turns.get(&turn).map(|channel| (turn, channel.events.intake()));
             }
-            if let Some((_, intake)) = &mut filled {
-                intake.push(event, step, size);
+            let Some((_, intake)) = &mut filled else { continue };
+            match output {
+                Output::Texts { step, texts, .. } => intake.push_texts(texts, step),
+                Output::Event { scope: Scope::Turn(_, step), event, size } => intake.push(event, step, size),
+                _ => {}
             }
         }
     }
@@ -433,17 +435,10 @@ impl SessionDriver {
                     self.begin_close();
                 }
             }
-            Output::Text { turn, step, text, size } => {
-                if let Some(channel) = self.turns.get(&turn) {
-                    channel.events.push(QueuedEvent::Text(text), step, size);
-                }
-            }
+            // `deliver_events` has taken those of turns.
+            Output::Texts { .. } => {}
             Output::Event { scope, event, size } => match scope {
-                Scope::Turn(turn, step) => {
-                    if let Some(channel) = self.turns.get(&turn) {
-                        channel.events.push(event, step, size);
-                    }
-                }
+                Scope::Turn(..) => {}
                 Scope::Replay(call) => {
                     if let Some(Caller::Replay(channel)) = self.callers.get(&call) {
                         channel.events.push(event, StepTag::default(), size);

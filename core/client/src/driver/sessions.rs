@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use super::flow::{Demand, may_take_lines};
 use super::io::Io;
 use super::process_handle::Answer;
+use super::reader::PipeReader;
 use super::session::{SessionDriver, SessionEvent};
 use crate::dialect::echo_error;
 use crate::endpoint::{ConnectionKey, Route};
@@ -114,16 +115,22 @@ impl Sessions {
         }
     }
 
-    /// Passes a line on that differs from an earlier one of its session only in its text. Returns whether that session is
-    /// full now; `None` if the line is another one.
-    pub(super) fn take_piece(&mut self, line: &[u8], io: &mut Io, now: Instant) -> Option<bool> {
+    /// Passes lines on, at most `max`, that differ from earlier ones of a session only in their texts. Returns whether that session
+    /// is full now; `None` if the next line is another one.
+    pub(super) fn take_pieces(
+        &mut self,
+        reader: &mut PipeReader,
+        max: usize,
+        io: &mut Io,
+        now: Instant,
+    ) -> Option<bool> {
         for (place, key) in self.recent.into_iter().enumerate() {
             // At first, the places are alike.
             if place > 0 && key == self.recent[place - 1] {
                 break;
             }
             let Some(session) = self.get_mut(key).filter(|_| io.endpoint.delivers_to(key)) else { continue };
-            if session.in_span(|session| session.take_piece(line, io, now)) {
+            if session.in_span(|session| session.take_pieces(reader, max, io, now)) {
                 let is_full = session.flow.is_blocked();
                 self.recent.swap(0, place);
                 return Some(is_full);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use super::event_channel::EventChannel;
-use super::event_queue::{Queued, QueuedEvent};
+use super::event_queue::{OVERHEAD, Queued, QueuedEvents};
 use crate::connection::StepTag;
 use crate::error::invalid_option;
 use crate::error::{Error, Result};
@@ -29,6 +29,13 @@ pub struct TurnReader {
     /// Whether the failure of the turn was returned.
     is_failure_reported: bool,
     batch: Batch,
+}
+
+/// One event on its way to the program.
+enum OneEvent {
+    /// A part of the answer that has nothing but its text.
+    Text(String),
+    Event(Box<Event>),
 }
 
 /// The sizes of the events in the batch that the program has not taken yet.
@@ -101,9 +108,12 @@ impl TurnReader {
     /// one. `None` after the last event. A failed turn ends with one error.
     pub fn poll_event(&mut self, step: Option<u32>, cx: &Context<'_>) -> Poll<Option<Result<Event>>> {
         match ready!(self.poll_next(step, cx)) {
-            Some(Ok(queued)) => {
-                self.channel.events.hand_out(queued.size, 1);
-                Poll::Ready(Some(Ok(queued.event.into_event())))
+            Some(Ok((event, size))) => {
+                self.channel.events.hand_out(size, 1);
+                Poll::Ready(Some(Ok(match event {
+                    OneEvent::Text(text) => ContentPart::text(text).into(),
+                    OneEvent::Event(event) => *event,
+                })))
             }
             Some(Err(error)) => Poll::Ready(Some(Err(error))),
             None => Poll::Ready(None),
@@ -113,15 +123,15 @@ impl TurnReader {
     /// Returns the next event that is a text: a part of the answer, which may be empty.
     pub(crate) fn poll_text(&mut self, cx: &Context<'_>) -> Poll<Option<Result<String>>> {
         loop {
-            let queued = match ready!(self.poll_next(None, cx)) {
-                Some(Ok(queued)) => queued,
+            let (event, size) = match ready!(self.poll_next(None, cx)) {
+                Some(Ok(next)) => next,
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => return Poll::Ready(None),
             };
-            self.channel.events.hand_out(queued.size, 1);
-            match queued.event {
-                QueuedEvent::Text(text) => return Poll::Ready(Some(Ok(text))),
-                QueuedEvent::Event(event) => {
+            self.channel.events.hand_out(size, 1);
+            match event {
+                OneEvent::Text(text) => return Poll::Ready(Some(Ok(text))),
+                OneEvent::Event(event) => {
                     if let Event::ContentPart(ContentPart::Text(part)) = *event {
                         return Poll::Ready(Some(Ok(part.text)));
                     }
@@ -148,7 +158,7 @@ impl TurnReader {
                 return Poll::Ready(Some(Ok(next)));
             }
             if let Some(passed) = self.fetched.pop_front() {
-                self.channel.events.hand_out(passed.size, 1);
+                self.channel.events.hand_out(passed.size, passed.events.count());
             }
         }
     }
@@ -171,7 +181,36 @@ impl TurnReader {
         self.channel.events.stop_reading(&mut self.fetched);
     }
 
-    fn poll_next(&mut self, step: Option<u32>, cx: &Context<'_>) -> Poll<Option<Result<Queued>>> {
+    /// Returns the next event, and the capacity that it occupies.
+    fn poll_next(&mut self, step: Option<u32>, cx: &Context<'_>) -> Poll<Option<Result<(OneEvent, usize)>>> {
+        let Some(next) = ready!(self.poll_front(step, cx)) else { return Poll::Ready(None) };
+        if let Err(error) = next {
+            return Poll::Ready(Some(Err(error)));
+        }
+        Poll::Ready(self.take_one().map(Ok))
+    }
+
+    /// Takes the first event.
+    fn take_one(&mut self) -> Option<(OneEvent, usize)> {
+        if let Some(Queued { events: QueuedEvents::Texts(texts), size: total, .. }) = self.fetched.front_mut()
+            && let Some((text, size)) = texts.pop()
+        {
+            let size = size + OVERHEAD;
+            *total = total.saturating_sub(size);
+            if texts.is_empty() {
+                self.fetched.pop_front();
+            }
+            return Some((OneEvent::Text(text), size));
+        }
+        match self.fetched.pop_front()? {
+            Queued { events: QueuedEvents::Event(event), size, .. } => Some((OneEvent::Event(event), size)),
+            // A run has at least one part.
+            Queued { events: QueuedEvents::Texts(_), .. } => None,
+        }
+    }
+
+    /// Waits until the first of `fetched` is what can be read next. `None` if nothing more belongs to the step.
+    fn poll_front(&mut self, step: Option<u32>, cx: &Context<'_>) -> Poll<Option<Result<()>>> {
         if step.is_some() && step != self.step.map(|current| current.index) {
             return Poll::Ready(None);
         }
@@ -180,7 +219,7 @@ impl TurnReader {
         }
         // An event of another step waits until that step is read.
         let belongs = |next: &Queued| step.is_none_or(|step| step == next.step.index);
-        Poll::Ready(if self.fetched.front().is_some_and(belongs) { self.fetched.pop_front().map(Ok) } else { None })
+        Poll::Ready(self.fetched.front().is_some_and(belongs).then_some(Ok(())))
     }
 
     fn poll_fetch(&mut self, cx: &Context<'_>) -> Poll<bool> {
@@ -193,7 +232,7 @@ impl TurnReader {
         if std::mem::replace(&mut self.is_failure_reported, true) {
             return None;
         }
-        self.channel.outcome().and_then(Result::err)
+        self.channel.failure()
     }
 }
 
@@ -209,26 +248,52 @@ impl TurnReader {
         max: usize,
         step: Option<u32>,
         cx: &Context<'_>,
-    ) -> Poll<Option<Result<Vec<QueuedEvent>>>> {
+    ) -> Poll<Option<Result<Vec<QueuedEvents>>>> {
         self.take_batch(usize::MAX);
-        let first = match ready!(self.poll_next(step, cx)) {
-            Some(Ok(first)) => first,
-            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-            None => return Poll::Ready(None),
-        };
-        self.batch = Batch { request: first.event.request_id().map(str::to_owned), ..Batch::default() };
-        let belongs =
-            |next: &Queued| next.event.request_id().is_none() && step.is_none_or(|step| step == next.step.index);
-        let more = match self.batch.request {
-            None => self.fetched.iter().take(max.saturating_sub(1)).take_while(|next| belongs(next)).count(),
-            Some(_) => 0,
-        };
+        self.batch = Batch::default();
+        let Some(next) = ready!(self.poll_front(step, cx)) else { return Poll::Ready(None) };
+        if let Err(error) = next {
+            return Poll::Ready(Some(Err(error)));
+        }
+        let mut events = Vec::new();
+        while self.batch.sizes.len() < max.max(1)
+            && let Some(next) = self.fetched.front()
+            && step.is_none_or(|step| step == next.step.index)
+        {
+            let request = next.events.request_id().map(str::to_owned);
+            let is_request = request.is_some();
+            if is_request {
+                if !events.is_empty() {
+                    break;
+                }
+                self.batch.request = request;
+            }
+            events.extend(self.take_some(max));
+            if is_request {
+                break;
+            }
+        }
+        Poll::Ready(Some(Ok(events)))
+    }
+
+    /// Adds the first events to the batch, which has at most `max`.
+    fn take_some(&mut self, max: usize) -> Option<QueuedEvents> {
         let sizes = &mut self.batch.sizes;
-        let events = std::iter::once(first).chain(self.fetched.drain(..more)).map(|queued| {
-            sizes.push_back(queued.size);
-            queued.event
-        });
-        Poll::Ready(Some(Ok(events.collect())))
+        if let Some(Queued { events: QueuedEvents::Texts(texts), size: total, .. }) = self.fetched.front_mut() {
+            let space = max.max(1) - sizes.len();
+            if space < texts.len() {
+                let part = texts.split_front(space);
+                sizes.extend(part.sizes().map(|size| size + OVERHEAD));
+                *total = total.saturating_sub(part.sizes().sum::<usize>() + part.len() * OVERHEAD);
+                return Some(QueuedEvents::Texts(part));
+            }
+        }
+        let Queued { events, size, .. } = self.fetched.pop_front()?;
+        match &events {
+            QueuedEvents::Texts(texts) => sizes.extend(texts.sizes().map(|size| size + OVERHEAD)),
+            QueuedEvents::Event(_) => sizes.push_back(size),
+        }
+        Some(events)
     }
 
     /// The program has taken the first `count` events of the batch.

@@ -32,6 +32,7 @@ mod result;
 mod status;
 mod telemetry;
 mod terminals;
+mod text_run;
 mod tool_calls;
 mod turn;
 mod warnings;
@@ -48,6 +49,7 @@ pub use policy::{POLICY_HOOK, ToolRules};
 pub use requests::{AnswerSource, AnswerSources, ManualAnswer, RequestKey, RequestRef};
 pub use result::{PromptResult, TurnStatus};
 pub use status::StatusChange;
+pub use text_run::TextRun;
 pub use tool_calls::{HandlerFailure, RejectedApproval, RejectedBy, ToolCallRecord};
 use tool_calls::{Present, ToolCalls};
 use turn::{ActiveTurn, QueuedPrompt};
@@ -112,16 +114,14 @@ pub enum Output {
         /// The approximate size of the event in memory, in bytes.
         size: usize,
     },
-    /// A part of the answer of a turn that has nothing but its text: [`Connection::pass_texts`].
-    Text {
+    /// Parts of the answer of a turn that have nothing but their texts: [`Connection::pass_texts`].
+    Texts {
         /// The turn.
         turn: TurnKey,
         /// The step of the turn.
         step: StepTag,
-        /// The text.
-        text: String,
-        /// The approximate size of the event in memory, in bytes.
-        size: usize,
+        /// The texts.
+        texts: TextRun,
     },
     /// The status or the token counts have changed. It comes before the event that changed them.
     StatusChanged(Box<StatusChange>),

@@ -1,12 +1,13 @@
 //! Pieces of texts whose lines have a known shape, which most lines of a turn are.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
-use super::{Connection, Output, halves};
+use super::{Connection, Output, TextRun, halves};
 use crate::dialect::shape::Piece;
 
 impl Connection {
-    /// Allows [`Output::Text`], which costs less than an event.
+    /// Allows [`Output::Texts`], which cost less than an event.
     pub fn pass_texts(&mut self) {
         self.passes_texts = true;
     }
@@ -31,11 +32,18 @@ impl Connection {
     }
 
     /// Delivers a part of the answer, as `handle_event` does with an event.
-    fn push_text(&mut self, text: String, size: usize) {
-        if let Some(active) = &mut self.turn {
-            active.take_text(&text);
-            let (turn, step) = (active.key, active.step);
-            self.outputs.push_back(Output::Text { turn, step, text, size });
+    fn push_text(&mut self, mut text: Cow<'_, str>, size: usize) {
+        let Some(active) = &mut self.turn else { return };
+        active.take_text(&text);
+        let (turn, step) = (active.key, active.step);
+        if let Some(Output::Texts { turn: of, step: within, texts }) = self.outputs.back_mut()
+            && (*of, *within) == (turn, step)
+        {
+            match texts.push(text, size) {
+                Ok(()) => return,
+                Err(long) => text = long,
+            }
         }
+        self.outputs.push_back(Output::Texts { turn, step, texts: TextRun::new(text.into_owned(), size) });
     }
 }

@@ -197,7 +197,9 @@ fn short(output: &Output) -> String {
     match output {
         Output::Opened(outcome) => format!("opened {}", ended(outcome, |welcome| welcome.protocol_version.clone())),
         Output::Event { scope, event, .. } => format!("{} {}", place(*scope), event.type_name()),
-        Output::Text { turn, step, text, .. } => format!("{} {text}", place(Scope::Turn(*turn, *step))),
+        Output::Texts { turn, step, texts } => {
+            format!("{} {:?}", place(Scope::Turn(*turn, *step)), texts.texts().collect::<Vec<_>>())
+        }
         Output::Ask { request, .. } => format!("ask {}", request.type_name()),
         Output::Withdrawn(_) => "withdrawn".to_owned(),
         Output::ReadRecords { .. } => "read records".to_owned(),

@@ -37,17 +37,17 @@ impl Shape {
 
 /// A piece of a text.
 #[derive(Debug)]
-pub(crate) enum Piece {
+pub(crate) enum Piece<'a> {
     /// A part of the answer that has nothing but its text.
-    Answer(String),
+    Answer(Cow<'a, str>),
     /// Another event.
     Other(Box<Event>),
 }
 
-impl Piece {
+impl Piece<'_> {
     pub(crate) fn into_event(self) -> Box<Event> {
         match self {
-            Self::Answer(text) => Box::new(ContentPart::text(text).into()),
+            Self::Answer(text) => Box::new(ContentPart::text(text.into_owned()).into()),
             Self::Other(event) => event,
         }
     }
@@ -59,18 +59,17 @@ pub(crate) struct Shapes(Vec<Shape>);
 
 impl Shapes {
     /// Reads a line of a known shape. `None`: the general decoder has to read the line.
-    pub(crate) fn read(&mut self, line: &[u8]) -> Option<Piece> {
+    pub(crate) fn read<'a>(&mut self, line: &'a [u8]) -> Option<Piece<'a>> {
         let (place, text) = self.0.iter().enumerate().find_map(|(place, shape)| Some((place, shape.text(line)?)))?;
         if place > 0 {
             self.0.swap(0, place);
         }
-        let text = text.into_owned();
         let event = &self.0.first()?.event;
         if matches!(event, Event::ContentPart(ContentPart::Text(TextPart { extra, .. })) if extra.is_empty()) {
             return Some(Piece::Answer(text));
         }
         let mut event = Box::new(event.clone());
-        *event.piece_mut()? = text;
+        *event.piece_mut()? = text.into_owned();
         Some(Piece::Other(event))
     }
 

@@ -312,7 +312,7 @@ impl Books {
                     assert!(self.turns.range(..turn).all(|(_, ended)| *ended), "turn {turn} runs beside another");
                 }
                 Output::Event { .. } => {}
-                Output::Text { .. } => unreachable!("texts have events here"),
+                Output::Texts { .. } => unreachable!("texts have events here"),
                 Output::Ask { key, request, .. } => {
                     assert!(self.asked.last().is_none_or(|older| older.key < key), "asked twice");
                     self.asked.push(Asked { key, request: *request, open: true });

@@ -155,9 +155,11 @@ impl Books {
                 Output::Event { scope, event, size } => {
                     last_request = self.event(scope, *event, size).or(last_request);
                 }
-                Output::Text { turn, step, text, size } => {
-                    let event = ContentPart::text(text).into();
-                    last_request = self.event(Scope::Turn(turn, step), event, size).or(last_request);
+                Output::Texts { turn, step, mut texts } => {
+                    while let Some((text, size)) = texts.pop() {
+                        let event = ContentPart::text(text).into();
+                        last_request = self.event(Scope::Turn(turn, step), event, size).or(last_request);
+                    }
                 }
                 Output::Ask { key, request, .. } => {
                     let rpc_id = last_request.take().expect("it was shown before it is asked");

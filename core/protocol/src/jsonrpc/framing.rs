@@ -149,6 +149,12 @@ impl LineBuffer {
         Some(&self.bytes[self.start..self.scanned]).filter(|line| is_line && line.len() <= self.limit)
     }
 
+    /// Takes the line that [`peek_line`](Self::peek_line) has returned.
+    pub fn skip_line(&mut self) {
+        self.start = self.bytes.len().min(self.scanned + 1);
+        self.scanned = self.start;
+    }
+
     /// Removes all bytes.
     pub fn clear(&mut self) {
         *self = Self { has_ended: self.has_ended, ..Self::new(self.limit) };

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::connection::StepTag;
 use crate::driver::event_channel::EventChannel;
-use crate::driver::event_queue::{Capacity, OVERHEAD, QueuedEvent};
+use crate::driver::event_queue::{Capacity, OVERHEAD, QueuedEvents};
 use crate::driver::turn_reader::TurnReader;
 use crate::messages::{ContentPart, Event};
 
@@ -92,7 +92,7 @@ mod reading {
 
     fn batch(reader: &mut TurnReader, step: Option<u32>) -> Option<Vec<Event>> {
         match reader.poll_batch(3, step, &Context::from_waker(Waker::noop())) {
-            Poll::Ready(Some(Ok(events))) => Some(events.into_iter().map(QueuedEvent::into_event).collect()),
+            Poll::Ready(Some(Ok(events))) => Some(events.into_iter().flat_map(QueuedEvents::into_events).collect()),
             Poll::Ready(None) => None,
             other => panic!("{other:?}"),
         }

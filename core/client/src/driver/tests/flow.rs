@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 
 use super::*;
 use crate::Approval;
-use crate::driver::event_queue::QueuedEvent;
+use crate::driver::event_queue::QueuedEvents;
 use crate::driver::turn_reader::TurnReader;
 
 const SMALL: usize = 1024;
@@ -24,7 +24,7 @@ fn reader_of(turn: &crate::session::TurnInner) -> TurnReader {
 
 async fn batch(reader: &mut TurnReader, max: usize) -> Option<Vec<Event>> {
     let batch = std::future::poll_fn(|cx| reader.poll_batch(max, None, cx)).await?;
-    Some(batch.expect("no failure").into_iter().map(QueuedEvent::into_event).collect())
+    Some(batch.expect("no failure").into_iter().flat_map(QueuedEvents::into_events).collect())
 }
 
 /// Writes this many events, and then the lines of the test.

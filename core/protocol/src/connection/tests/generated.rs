@@ -198,7 +198,7 @@ fn no_text_of_an_event_is_lost() {
                 Output::Event { event, .. } => {
                     strings(&held_value(&*event), &mut told);
                 }
-                Output::Text { text, .. } => told.push_str(&text),
+                Output::Texts { texts, .. } => told.extend(texts.texts()),
                 Output::TurnEnded { outcome, .. } => ended.push(outcome),
                 _ => {}
             }

@@ -380,15 +380,19 @@ fn text_without_event_is_the_same_event() {
         }
         peer.finish();
         let mut texts = 0;
-        let outputs = std::iter::from_fn(|| peer.next_output()).map(|output| match output {
-            Output::Text { turn, step, text, size } => {
+        let mut outputs = Vec::new();
+        while let Some(output) = peer.next_output() {
+            let Output::Texts { turn, step, texts: mut run } = output else {
+                outputs.push(format!("{output:?}"));
+                continue;
+            };
+            while let Some((text, size)) = run.pop() {
                 texts += 1;
                 let event = Box::new(ContentPart::text(text).into());
-                format!("{:?}", Output::Event { scope: Scope::Turn(turn, step), event, size })
+                outputs.push(format!("{:?}", Output::Event { scope: Scope::Turn(turn, step), event, size }));
             }
-            other => format!("{other:?}"),
-        });
-        (outputs.collect::<Vec<_>>(), texts)
+        }
+        (outputs, texts)
     };
     let ((with, texts), (without, none)) = (play(true), play(false));
     assert_eq!(with, without);

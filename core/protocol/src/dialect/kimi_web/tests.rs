@@ -88,7 +88,7 @@ impl Player {
             let told = match output {
                 Output::Opened(Ok(handshake)) => format!("opened {}", handshake.session_id.unwrap_or_default()),
                 Output::Opened(Err(error)) => format!("not opened: {}: {error}", error.code()),
-                Output::Text { .. } => unreachable!("texts have events here"),
+                Output::Texts { .. } => unreachable!("texts have events here"),
                 Output::Event { scope, event, .. } => {
                     let is_listed = matches!(&*event, Event::Unknown(_)) || OVER_KIMI_WEB.contains(&event.type_name());
                     assert!(is_listed, "the catalogue lacks {}", event.type_name());
