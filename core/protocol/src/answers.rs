@@ -1,6 +1,6 @@
 //! The answers to requests of the agent: an approval, answers to questions, the decision of a hook.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
@@ -124,6 +124,9 @@ impl WrongAnswer {
     }
 }
 
+/// The limit of questions or choices that an error lists.
+const MAX_LISTED: usize = 20;
+
 /// Returns a text in quotation marks, shortened for an error.
 fn quoted(text: &str) -> String {
     let mut shown: String = text.chars().take(80).collect();
@@ -211,9 +214,18 @@ impl Answers {
     /// assert!(problem.unwrap().contains("was not asked"));
     /// ```
     pub fn problem(&self, questions: &[Question], free: bool) -> Option<String> {
-        let listed = |texts: &mut dyn Iterator<Item = &str>| texts.map(quoted).collect::<Vec<_>>().join(", ");
+        let listed = |texts: &mut dyn Iterator<Item = &str>| {
+            let texts: Vec<&str> = texts.collect();
+            let mut shown: Vec<_> = texts.iter().take(MAX_LISTED).map(|text| quoted(text)).collect();
+            if texts.len() > MAX_LISTED {
+                shown.push(format!("{} more", texts.len() - MAX_LISTED));
+            }
+            shown.join(", ")
+        };
+        // Of several questions with the same text, the first one is meant.
+        let by_text: HashMap<_, _> = questions.iter().rev().map(|question| (&*question.question, question)).collect();
         for (text, answer) in &self.0 {
-            let Some(question) = questions.iter().find(|question| question.question == *text) else {
+            let Some(question) = by_text.get(&**text) else {
                 let asked = listed(&mut questions.iter().map(|question| &*question.question));
                 return Some(format!("it answers {}, which was not asked; the questions are: {asked}", quoted(text)));
             };
@@ -253,6 +265,9 @@ impl Answers {
     }
 }
 
+/// The limit of comparisons, in bytes, when an answer is taken apart. An answer that needs more names no choices.
+const MAX_COMPARED: usize = 20_000_000;
+
 /// Returns the positions of the labels in an answer that joins several labels by commas. Labels may contain commas.
 /// `None` if the answer contains anything else.
 pub(crate) fn labels_in(answer: &str, labels: &[&str]) -> Option<Vec<usize>> {
@@ -261,6 +276,10 @@ pub(crate) fn labels_in(answer: &str, labels: &[&str]) -> Option<Vec<usize>> {
         return Some(vec![place]);
     }
     let starts: Vec<usize> = std::iter::once(0).chain(answer.match_indices(',').map(|(at, _)| at + 1)).collect();
+    let compared = labels.iter().map(|label| label.len() + 1).sum::<usize>().saturating_mul(starts.len());
+    if compared > MAX_COMPARED {
+        return None;
+    }
     // By start: the label, and the start of the next one, if the rest of the answer can be read.
     let mut found: BTreeMap<usize, (usize, Option<usize>)> = BTreeMap::new();
     for &start in starts.iter().rev() {

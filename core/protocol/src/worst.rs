@@ -6,13 +6,17 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::dialect::{Acp, Call, Dialect as _, KimiWeb, Wire, WireVersion};
+use crate::answers::Approval;
+use crate::dialect::{Acp, Answer, Call, Dialect as _, KimiWeb, Wire, WireVersion};
 use crate::json::{parsed, rewritten};
 use crate::jsonrpc::framing::LineBuffer;
 use crate::output::{OutputPlan, OutputRun, OutputSpec};
 use crate::printable::{printable, printable_line, unambiguous};
 use crate::recording::{Place, Recording, Redactor};
 use crate::secrets::Secrets;
+
+/// In a part, the place of a number that is different each time.
+pub const NUMBER: &str = "{n}";
 
 /// A text of any size: a beginning, a part that is repeated for one half, a middle, a part that is repeated for the other half, and
 /// an end.
@@ -55,7 +59,13 @@ impl Text {
     /// Returns the text with about this number of bytes.
     pub fn of_size(&self, size: usize) -> String {
         let first = if self.first.is_empty() { 0 } else { size / 2 };
-        let times = |part: &str, size: usize| part.repeat(size.checked_div(part.len()).unwrap_or_default());
+        let times = |part: &str, size: usize| {
+            let count = size.checked_div(part.len()).unwrap_or_default();
+            match part.contains(NUMBER) {
+                false => part.repeat(count),
+                true => (0..count).map(|number| part.replace(NUMBER, &number.to_string())).collect(),
+            }
+        };
         let (first, then) = (times(self.first, first), times(self.then, size - first));
         [self.before, &first, self.middle, &then, self.after].concat()
     }
@@ -127,6 +137,36 @@ const MESSAGES: &[Text] = &[
         r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"session-1","update":{"sessionUpdate":"plan","entries":["#,
         r#"{"content":"a","status":"pending","priority":"low"},"#,
         r#"{"content":"a","status":"pending","priority":"low"}]}}}"#,
+    ),
+    within(
+        r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"session-1","update":{"sessionUpdate":"tool_call","toolCallId":"1","title":"t","content":["#,
+        r#"{"type":"diff","path":"/{n}","newText":""},"#,
+        r#"{"type":"diff","path":"/","newText":""}]}}}"#,
+    ),
+    within(
+        r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"session-1","update":{"sessionUpdate":"tool_call","toolCallId":"1","title":"t","locations":["#,
+        r#"{"path":"/{n}"},"#,
+        r#"{"path":"/"}]}}}"#,
+    ),
+    within(
+        r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"sessionId":"session-1","message":"m","requestedSchema":{"properties":{"#,
+        r#""{n}":{"type":"string"},"#,
+        r#""z":{"type":"string"}}}}}"#,
+    ),
+    within(
+        r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"sessionId":"session-1","message":"m","requestedSchema":{"properties":{"a":{"type":"string","enum":["#,
+        r#""{n}","#,
+        r#""z"]}}}}}"#,
+    ),
+    within(
+        r#"{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"session-1","toolCall":{"toolCallId":"1","title":"t"},"options":["#,
+        r#"{"optionId":"{n}","name":"n","kind":"allow_once"},"#,
+        r#"{"optionId":"r","name":"n","kind":"reject_once"}]}}"#,
+    ),
+    within(
+        r#"{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"session-1","toolCall":{"toolCallId":"1","title":"t","kind":"execute","rawInput":{"#,
+        r#""{n}":"n","#,
+        r#""z":"z"}},"options":[{"optionId":"r","name":"n","kind":"reject_once"}]}}"#,
     ),
     within(r#"{"jsonrpc":"2.0","id":"prompt-1","error":{"code":-32603,"message":""#, "status 4 ", r#""}}"#),
     halves(
@@ -236,6 +276,8 @@ fn acp(text: &str) {
     let mut dialect = Acp::open("session-1");
     drop(dialect.call("prompt-1", &Call::Prompt("go".into())));
     std::hint::black_box(dialect.read_line(text.as_bytes()));
+    // The answer looks at all that was asked.
+    std::hint::black_box(dialect.answer("1", "1", &Answer::Approval(Approval::Approve)));
 }
 
 fn kimi_web(text: &str) {

@@ -1,5 +1,6 @@
 //! The session's policy: its rules decide about approvals before any handler, and before each call if the agent has hooks.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Instant;
@@ -256,10 +257,10 @@ impl Connection {
             DisplayBlock::Diff(diff) => Some(diff.path.clone()),
             _ => None,
         });
+        let mut known: HashSet<String> = newest.diffs.iter().flatten().cloned().collect();
         for path in diffs {
-            let diffs = newest.diffs.get_or_insert_default();
-            if !diffs.contains(&path) {
-                diffs.push(path);
+            if known.insert(path.clone()) {
+                newest.diffs.get_or_insert_default().push(path);
             }
         }
         let mut earlier = statements.earlier;

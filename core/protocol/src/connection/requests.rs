@@ -1,6 +1,6 @@
 //! Requests of the agent: the source of each answer, and the default answers. Approvals fail closed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -287,6 +287,7 @@ impl Connection {
 
     /// Withdraws requests that the dialect has answered as cancelled.
     pub(super) fn withdraw_answered(&mut self, rpc_ids: &[String]) {
+        let rpc_ids: HashSet<&String> = rpc_ids.iter().collect();
         let is_meant = |pending: &Pending| matches!(&pending.reply_to, ReplyTo::Agent(id) if rpc_ids.contains(id));
         for (key, pending) in self.requests.withdraw(is_meant) {
             self.withdrawn(key, &pending);

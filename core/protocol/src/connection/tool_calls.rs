@@ -727,14 +727,20 @@ pub(super) fn short(text: &str) -> String {
     cut([text], MAX_TEXT, 0)
 }
 
+/// Returns the beginning of a text that has at most this many bytes.
+pub(super) fn cut_at(text: &str, size: usize) -> &str {
+    let end = (0..=size.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    &text[..end]
+}
+
 /// Returns the beginning of a text that comes in pieces. `more` is the number of further bytes that are left out.
 fn cut<'a>(pieces: impl IntoIterator<Item = &'a str>, room: usize, more: usize) -> String {
     let (mut text, mut left_out) = (String::new(), more);
     for piece in pieces {
         let fits = if left_out == more { room - text.len() } else { 0 };
-        let end = (0..=fits.min(piece.len())).rev().find(|&at| piece.is_char_boundary(at)).unwrap_or(0);
-        text.push_str(&piece[..end]);
-        left_out += piece.len() - end;
+        let beginning = cut_at(piece, fits);
+        text.push_str(beginning);
+        left_out += piece.len() - beginning.len();
     }
     if left_out > 0 {
         text.push_str(&format!("\n[… {left_out} more bytes]"));

@@ -4,11 +4,14 @@
 use std::time::{Duration, Instant};
 
 use super::Connection;
+use super::tool_calls::cut_at;
 use crate::messages::{Event, HandlerKind};
 use crate::printable::printable_line;
 
 /// How many different warnings a session logs.
 const MAX_WARNINGS: usize = 1024;
+/// How much of a name distinguishes warnings, in bytes.
+const MAX_NAME: usize = 256;
 /// How many running tools a record names.
 const MAX_NAMED: usize = 3;
 /// The target of these records, also in the host's log.
@@ -19,7 +22,8 @@ const HANDLER_CANCELLED: &str = "cancelled";
 impl Connection {
     /// Returns whether this is to be logged as a warning: only the first time.
     pub(super) fn warns(&mut self, kind: &HandlerKind, name: Option<&str>) -> bool {
-        self.warned.len() < MAX_WARNINGS && self.warned.insert((kind.as_str().to_owned(), name.map(str::to_owned)))
+        let cut = |name: &str| cut_at(name, MAX_NAME).to_owned();
+        self.warned.len() < MAX_WARNINGS && self.warned.insert((cut(kind.as_str()), name.map(cut)))
     }
 
     pub(super) fn log_failure(&mut self, kind: &HandlerKind, name: Option<&str>, error: &str) {

@@ -347,6 +347,9 @@ impl Acp {
 
     /// Handles a new list of options.
     pub(super) fn options_listed(&mut self, options: &[Value], all: &mut Vec<Incoming>) {
+        if self.is_subagent() {
+            return;
+        }
         let before = Arc::clone(self.config.options());
         self.config.replace(options);
         let has_entered = self.config.note_mode();
@@ -355,6 +358,9 @@ impl Acp {
 
     /// Handles a change of the agent's mode.
     pub(super) fn mode_entered(&mut self, mode: &str, all: &mut Vec<Incoming>) {
+        if self.is_subagent() {
+            return;
+        }
         let before = Arc::clone(self.config.options());
         self.config.set_value(is_mode, &mode.into());
         self.config.enter(mode);

@@ -68,15 +68,32 @@ pub(super) fn part(block: ContentBlock) -> ContentPart {
 /// Converts a change of a file to a block for display.
 pub(super) fn display(content: &ToolCallContent) -> Option<DisplayBlock> {
     let ToolCallContent::Diff(diff) = content else { return None };
-    Some(DisplayBlock::Diff(DiffDisplayBlock {
+    Some(DisplayBlock::Diff(change(diff.clone())))
+}
+
+/// Converts a change of a file. Its texts are moved, not copied.
+pub(super) fn change(diff: acp::Diff) -> DiffDisplayBlock {
+    DiffDisplayBlock {
         path: diff.path.to_string_lossy().into_owned(),
-        old_text: diff.old_text.clone().unwrap_or_default(),
-        new_text: diff.new_text.clone(),
+        old_text: diff.old_text.unwrap_or_default(),
+        new_text: diff.new_text,
         old_start: None,
         new_start: None,
         is_summary: None,
         extra: Default::default(),
-    }))
+    }
+}
+
+/// Returns about how many bytes an item takes.
+pub(super) fn size(item: &ToolCallContent) -> usize {
+    let ToolCallContent::Content(content) = item else { return size_of::<ToolCallContent>() };
+    let text = match &content.content {
+        ContentBlock::Text(text) => text.text.len(),
+        ContentBlock::Image(image) => image.data.len(),
+        ContentBlock::Audio(audio) => audio.data.len(),
+        other => serde_json::to_string(other).map_or(0, |text| text.len()),
+    };
+    size_of::<ToolCallContent>() + text
 }
 
 /// Returns the parts in the content that a tool displays.

@@ -49,6 +49,8 @@ pub(super) fn cut_answer(failure: &RpcFailure) -> Option<Json> {
 }
 
 /// The update with the state of a thread.
+/// The limit of the text of a failure that is kept, in bytes.
+const MAX_FAILURE: usize = 64 << 10;
 pub(super) const STATE_UPDATE: &str = "session_info_update";
 
 impl Acp {
@@ -64,7 +66,9 @@ impl Acp {
                 Some(_) => *failure = None,
                 None => {}
             },
-            ("agent_message_chunk", Some(failure)) => failure.push_str(text("/content/text").unwrap_or_default()),
+            ("agent_message_chunk", Some(failure)) if failure.len() <= MAX_FAILURE => {
+                failure.push_str(text("/content/text").filter(|text| text.len() <= MAX_FAILURE).unwrap_or_default());
+            }
             _ => {}
         }
     }

@@ -1,5 +1,7 @@
 //! Forms (`elicitation/create`): each property of a form's schema is a question.
 
+use std::collections::{HashMap, HashSet};
+
 use agent_client_protocol_schema::v1 as acp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -13,6 +15,10 @@ use crate::jsonrpc::{self, Params, is_too_deep};
 use crate::messages::{Event, Question, QuestionOption, QuestionRequest};
 
 pub(super) const METHOD: &str = "elicitation/create";
+/// The limit of the fields of a form. Nobody can be shown more.
+const MAX_FIELDS: usize = 1000;
+/// The limit of the choices of all fields of a form.
+const MAX_CHOICES: usize = 10_000;
 const YES: &str = "Yes";
 const NO: &str = "No";
 
@@ -170,9 +176,12 @@ fn choices(listed: Option<&Value>) -> Option<Vec<Choice>> {
         }
     };
     let mut choices: Vec<Choice> = listed?.as_array()?.iter().map(choice).collect::<Option<_>>()?;
-    let labels: Vec<String> = choices.iter().map(|choice| choice.label.clone()).collect();
+    let mut times: HashMap<String, usize> = HashMap::new();
+    for choice in &choices {
+        *times.entry(choice.label.clone()).or_default() += 1;
+    }
     for choice in &mut choices {
-        let is_repeated = labels.iter().filter(|label| **label == choice.label).count() > 1;
+        let is_repeated = times.get(&choice.label).is_some_and(|times| *times > 1);
         if let (true, Some(value)) = (is_repeated, choice.value.as_str()) {
             value.clone_into(&mut choice.label);
         }
@@ -191,12 +200,30 @@ fn texts(message: &str, titles: &[&str], known: &[AskedQuestion]) -> Vec<String>
         count if lines.len() == count => &lines,
         _ => titles,
     };
-    let mut unique: Vec<String> = Vec::new();
-    for (number, text) in (1..).zip(texts) {
-        let is_repeated = text.is_empty() || unique.iter().any(|other| other == text);
-        unique.push(if is_repeated { format!("{text} ({number})") } else { (*text).to_owned() });
+    let mut known = HashSet::new();
+    let unique = (1..).zip(texts).map(|(number, text)| {
+        let is_repeated = text.is_empty() || known.contains(*text);
+        let text = if is_repeated { format!("{text} ({number})") } else { (*text).to_owned() };
+        known.insert(text.clone());
+        text
+    });
+    unique.collect()
+}
+
+/// Returns the reason if a form has more fields or choices than can be shown.
+fn too_large(schema: &Schema) -> Option<String> {
+    let fields = schema.properties.len();
+    if fields > MAX_FIELDS {
+        return Some(format!("requestedSchema: {fields} properties; a form can have at most {MAX_FIELDS}"));
     }
-    unique
+    let listed = |schema: &Value| {
+        let lists = ["oneOf", "anyOf", "enum"].iter().filter_map(|name| schema.get(name)?.as_array());
+        lists.map(Vec::len).sum::<usize>()
+    };
+    let of_field = |schema: &Value| listed(schema) + schema.get("items").map_or(0, listed);
+    let choices: usize = schema.properties.values().map(of_field).sum();
+    (choices > MAX_CHOICES)
+        .then(|| format!("requestedSchema: {choices} choices; a form can have at most {MAX_CHOICES}"))
 }
 
 fn questions(message: &str, schema: Schema, known: &[AskedQuestion]) -> Result<(Vec<Question>, Form), String> {
@@ -273,6 +300,9 @@ impl Acp {
         let Some(schema) = asked.requested_schema.filter(|_| asked.mode == "form") else {
             return refused(format!("mode: `{}` is not known, or `requestedSchema` is missing", asked.mode));
         };
+        if let Some(error) = too_large(&schema) {
+            return refused(error);
+        }
         let tool_call_id = asked.tool_call_id.unwrap_or_default();
         let (questions, form) = match questions(&asked.message, schema, &self.tools.questions(&tool_call_id)) {
             Ok(read) => read,

@@ -55,6 +55,11 @@ impl Gathered {
         }
     }
 
+    /// Returns about how many bytes it takes.
+    pub(super) fn size(&self) -> usize {
+        if self.all.is_empty() { 0 } else { self.bytes.min(MAX_BYTES) }
+    }
+
     pub(super) fn take(&mut self) -> Option<acp::Meta> {
         Some(std::mem::take(&mut self.all)).filter(|all| !all.is_empty())
     }

@@ -378,6 +378,9 @@ impl Acp {
         self.counted = false;
         self.failure = None;
         self.tools.clear();
+        if !self.is_subagent() {
+            self.tools.begin_turn();
+        }
     }
 
     fn end_turn(&mut self) {

@@ -1,11 +1,14 @@
 //! Permission requests. They are approvals if the options are known kinds, and questions if they offer a choice.
 
+use std::collections::HashMap;
+
 use agent_client_protocol_schema::v1::{
     self as acp, PermissionOptionKind as Kind, RequestPermissionOutcome, RequestPermissionResponse,
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::tools::AskedQuestion;
 use super::{Acp, Asks, OpenRequest, content, meta, request_id, unknown};
 use crate::answers::Approval;
 use crate::dialect::{Answer, Incoming};
@@ -18,6 +21,8 @@ use crate::printable::printable;
 #[derive(Debug)]
 pub(super) struct Permission {
     options: Vec<Choice>,
+    /// For each option: whether its id means only this option.
+    plain: Vec<bool>,
     /// The text of the question, which the answer names.
     question: String,
 }
@@ -152,20 +157,35 @@ fn is_approval(options: &[Choice]) -> bool {
     plain && once <= 1 && count(Kind::RejectOnce) <= 1 && (always <= 1 || once == 1)
 }
 
-/// Returns whether the id of an option means only this option. Options that reject may share an id. An option whose
+/// Returns for each option whether its id means only this option. Options that reject may share an id. An option whose
 /// label contradicts its kind is never chosen.
-fn is_plain(options: &[Choice], option: &Choice) -> bool {
-    let same = |other: &Choice| {
-        let equal = other.power() == option.power();
-        equal && (option.power() == Power::Nothing || (other.kind == option.kind && other.name == option.name))
+fn plain(options: &[Choice]) -> Vec<bool> {
+    let same = |first: &Choice, other: &Choice| {
+        let equal = other.power() == first.power();
+        equal && (first.power() == Power::Nothing || (other.kind == first.kind && other.name == first.name))
     };
-    let mut twins = options.iter().filter(|other| other.option_id == option.option_id);
-    twins.all(|other| same(other) && !other.contradicts_itself())
+    // By id: the first option, and whether all are like it.
+    let mut twins: HashMap<&str, (&Choice, bool)> = HashMap::new();
+    for option in options {
+        let (first, are_plain) = twins.entry(&*option.option_id.0).or_insert((option, true));
+        *are_plain &= same(first, option) && !option.contradicts_itself();
+    }
+    options.iter().map(|option| twins.get(&*option.option_id.0).is_some_and(|(_, are_plain)| *are_plain)).collect()
 }
 
 impl Permission {
+    fn new(options: Vec<Choice>, question: String) -> Self {
+        Self { plain: plain(&options), options, question }
+    }
+
+    /// The options, and whether the id of each means only this option.
+    fn all(&self) -> impl Iterator<Item = (&Choice, bool)> {
+        self.options.iter().zip(self.plain.iter().copied())
+    }
+
     fn plain(&self, kind: Kind) -> impl Iterator<Item = &Choice> {
-        self.options.iter().filter(move |option| option.kind == Some(kind) && is_plain(&self.options, option))
+        let is_meant = move |(option, is_plain): &(&Choice, bool)| *is_plain && option.kind == Some(kind);
+        self.all().filter(is_meant).map(|(option, _)| option)
     }
 
     /// Returns the only option of that kind. `None` if there are several, because the scope of each is unknown.
@@ -183,9 +203,9 @@ impl Permission {
     /// is ambiguous.
     fn labelled(&self, label: &str) -> Option<&Choice> {
         let least = self.options.iter().filter(|option| option.name == label).map(Choice::power).min()?;
-        let mut all = self.options.iter().filter(|option| option.name == label && option.power() == least);
-        let first = all.next().filter(|option| is_plain(&self.options, option))?;
-        let clear = least == Power::Nothing || all.all(|other| other.option_id == first.option_id);
+        let mut all = self.all().filter(|(option, _)| option.name == label && option.power() == least);
+        let (first, _) = all.next().filter(|(_, is_plain)| *is_plain)?;
+        let clear = least == Power::Nothing || all.all(|(other, _)| other.option_id == first.option_id);
         clear.then_some(first)
     }
 
@@ -250,9 +270,10 @@ impl Acp {
             let (id, tool_call_id) = (request_id(rpc_id), call_id);
             (QuestionRequest { id, tool_call_id, questions: vec![question], extra: Default::default() }.into(), text)
         };
+        self.tools.count(&asked.tool_call.tool_call_id.0);
         let of_message = meta::read(params.member("_meta").unwrap_or_default());
         meta::put_into(&mut request, meta::of_both(of_message, asked.tool_call.meta.as_ref()));
-        let asks = Asks::Permission(Permission { options: asked.options.0, question });
+        let asks = Asks::Permission(Permission::new(asked.options.0, question));
         self.open.insert(rpc_id.to_owned(), OpenRequest { order, of_turn: self.prompting, asks });
         let (rpc_id, request) = (rpc_id.to_owned(), Box::new(request));
         all.push(if is_own {
@@ -281,7 +302,7 @@ impl Acp {
             && is_plainly_described
             && arguments.is_some_and(|arguments| self.is_own_arguments(name, &arguments))
             // The program decides about an ambiguous request.
-            && options.iter().any(|option| option.kind == Some(Kind::AllowOnce) && is_plain(options, option))
+            && options.iter().zip(plain(options)).any(|(option, is_plain)| is_plain && option.kind == Some(Kind::AllowOnce))
             && is_approval(options)
             && self.cancelling.is_none()
     }
@@ -296,7 +317,7 @@ impl Acp {
         let body = Some(texts.join("\n\n")).filter(|body| !body.is_empty());
         // The arguments of the tool have more details than the request.
         let known = self.tools.questions(call_id).into_iter().find(|asked| asked.question == question);
-        let described = |label: &str| known.as_ref()?.description(label);
+        let descriptions = known.as_ref().map(AskedQuestion::descriptions).unwrap_or_default();
         let options = asked
             .options
             .0
@@ -304,7 +325,7 @@ impl Acp {
             .filter(|option| !is_skip(option))
             .map(|option| QuestionOption {
                 label: option.name.clone(),
-                description: described(&option.name),
+                description: descriptions.get(&*option.name).map(|text| (*text).to_owned()),
                 extra: Default::default(),
             })
             .collect();
@@ -342,5 +363,29 @@ impl Acp {
         };
         request.extra.insert("options", asked.options.1.clone());
         request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_plain_if_all_with_their_id_agree() {
+        let option = |id: &str, name: &str, kind| Choice {
+            option_id: id.to_owned().into(),
+            name: name.to_owned(),
+            kind: Some(kind),
+        };
+        let options = [
+            option("a", "Allow", Kind::AllowOnce),
+            option("b", "Allow", Kind::AllowOnce),
+            option("a", "Allow", Kind::AllowOnce),
+            option("b", "Allow all", Kind::AllowOnce),
+            option("r", "No", Kind::RejectOnce),
+            option("r", "Never", Kind::RejectAlways),
+            option("n", "No", Kind::AllowOnce),
+        ];
+        assert_eq!(plain(&options), [true, false, true, false, true, true, false]);
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 
 use agent_client_protocol_schema::v1::{self as acp, ToolCallContent};
 use serde_json::{Map, Value, json};
@@ -17,8 +18,10 @@ use crate::messages::{Event, SubagentEvent, TurnBegin, TurnEnd};
 
 pub(super) const UPDATE: &str = "subagent_update";
 
-/// The limit of subagents of one session, and of tool calls that refer to a session.
+/// The limit of subagents of one session, with their own subagents, and of tool calls that refer to a session.
 const MAX_CHILDREN: usize = 1024;
+/// The limit of an id, and of a title or directory that is remembered, in bytes.
+pub(super) const MAX_ID: usize = 4 << 10;
 /// The limit of nested subagents.
 const MAX_DEPTH: usize = 8;
 
@@ -47,7 +50,7 @@ pub(super) struct Child {
 impl Child {
     fn set_title(&mut self, update: &Map<String, Value>) {
         match update.get("title") {
-            Some(Value::String(title)) => self.title = Some(title.clone()),
+            Some(Value::String(title)) => self.title = Some(title.clone()).filter(|title| title.len() <= MAX_ID),
             Some(Value::Null) => self.title = None,
             _ => {}
         }
@@ -63,7 +66,7 @@ impl Child {
             state => state,
         };
         let word = state.get("state")?.as_str()?;
-        self.state = Some(word.to_owned());
+        self.state = Some(word.to_owned()).filter(|word| word.len() <= MAX_ID);
         match word {
             "running" if !self.acp.prompting => {
                 self.acp.begin_turn();
@@ -101,6 +104,11 @@ impl Acp {
         self.child_with(&session).map(str::to_owned)
     }
 
+    /// Returns whether this is the session of a subagent.
+    pub(super) fn is_subagent(&self) -> bool {
+        self.children.as_ref().is_some_and(|family| family.depth > 0)
+    }
+
     fn is_named(&self, session: &str) -> bool {
         self.session.as_ref().is_some_and(|ours| &*ours.0 == session)
     }
@@ -121,6 +129,9 @@ impl Acp {
             // The answers are written by the dialect of the main session.
             request.order = self.next_order();
             request.of_turn &= self.prompting;
+            if child.asked.len() >= 2 * MAX_CHILDREN {
+                child.asked.retain(|rpc_id| self.open.contains_key(rpc_id));
+            }
             child.asked.push(rpc_id.clone());
             self.open.insert(rpc_id, request);
         }
@@ -211,27 +222,32 @@ impl Acp {
             let problem = "sessionId: expected the id of another session".to_owned();
             return self.pass_on(UPDATE, text, Some(problem), all);
         };
+        if session.len() > MAX_ID {
+            let problem = format!("sessionId: expected at most {MAX_ID} bytes");
+            return self.pass_on(UPDATE, text, Some(problem), all);
+        }
+        let subagents = self.tools.kept().subagents.load(Relaxed);
         let family = self.family();
-        let is_full = family.all.len() >= MAX_CHILDREN || family.depth >= MAX_DEPTH;
+        let is_full = subagents >= MAX_CHILDREN || family.depth >= MAX_DEPTH;
         let mut child = match family.all.remove(session) {
             Some(child) => child,
             None if is_full => {
                 tracing::warn!(session, "subagent ignored: too many subagents");
                 return self.pass_on(UPDATE, text, None, all);
             }
-            None => Child {
-                title: None,
-                state: None,
-                can_cancel: false,
-                asked: Vec::new(),
-                acp: Box::new(self.dialect_of_child(session)),
-            },
+            None => {
+                self.tools.kept().subagents.fetch_add(1, Relaxed);
+                let acp = Box::new(self.dialect_of_child(session));
+                Child { title: None, state: None, can_cancel: false, asked: Vec::new(), acp }
+            }
         };
         child.set_title(&update);
         if let Some(capabilities) = update.get("capabilities") {
             child.can_cancel = capabilities.get("cancel").is_some_and(Value::is_object);
         }
-        if let Some(path) = update.get("cwd").and_then(Value::as_str).map(Path::new).filter(|path| path.is_absolute()) {
+        if let Some(path) = update.get("cwd").and_then(Value::as_str).filter(|path| path.len() <= MAX_ID).map(Path::new)
+            && path.is_absolute()
+        {
             child.acp.params.work_dir = path.to_owned();
         }
         let event = child.set_state(&update).unwrap_or_else(|| unknown(UPDATE, text, None));
@@ -246,7 +262,8 @@ impl Acp {
         Acp {
             stage: Stage::Setting("", Default::default()),
             session: Some(acp::SessionId::new(session)),
-            server: self.server.clone(),
+            server: self.server.clone().filter(|server| server.name.len() + server.version.len() <= MAX_ID),
+            tools: self.tools.of_subagent(),
             services: self.services,
             children,
             ..Acp::new(params)
@@ -258,6 +275,7 @@ impl Acp {
         for item in content {
             if let ToolCallContent::Session(reference) = item
                 && self.family().calls.len() < MAX_CHILDREN
+                && reference.session_id.0.len().max(call.len()) <= MAX_ID
             {
                 self.family().calls.insert(reference.session_id.0.to_string(), call.to_owned());
             }

@@ -1,8 +1,11 @@
 //! Tool calls. The agent sends the whole call with each update; this module converts the updates to parts and one
 //! result.
 
-use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use agent_client_protocol_schema::v1::{self as acp, ToolCallContent, ToolCallStatus, ToolCallUpdateFields};
 use serde::Deserialize;
@@ -17,8 +20,12 @@ use crate::messages::{DisplayBlock, FunctionCall, ToolCall, ToolCallPart, ToolKi
 
 /// The limit of remembered tool calls, open or ended. No model makes as many at once.
 const MAX_CALLS: usize = 1024;
+/// The limit of the text of all remembered calls of a session and its subagents, in bytes. Beyond it the oldest are forgotten.
+const MAX_KEPT: usize = 32 << 20;
 /// The limit of titles, kinds and paths that are remembered of a call, each.
 const MAX_DETAILS: usize = 64;
+/// The approximate size of a location without its path, in bytes.
+const LOCATION: usize = 200;
 /// The limit of the text of a title or path that is remembered, in bytes.
 const MAX_DETAIL: usize = 16 << 10;
 
@@ -29,6 +36,18 @@ pub(super) struct Tools {
     /// The call to which the next part belongs.
     last: Option<String>,
     order: u64,
+    kept: Arc<Kept>,
+}
+
+/// What is kept of a session and its subagents together.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// The size of the calls, in bytes.
+    bytes: AtomicUsize,
+    /// Whether a call was forgotten in the turn that had not ended. The agent may say anything about it now.
+    has_forgotten: AtomicBool,
+    /// The number of subagents.
+    pub(super) subagents: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -56,8 +75,17 @@ struct Call {
     details: CallDetails,
     about: Map<String, Value>,
     meta: meta::Gathered,
+    /// The newest content, without changes of files.
     content: Vec<ToolCallContent>,
     display: Vec<DisplayBlock>,
+    /// The hashes of the changes in `display`.
+    displayed: HashSet<u64>,
+    /// The sizes of `about` and `content`, and of `display`, in bytes.
+    about_size: usize,
+    content_size: usize,
+    display_size: usize,
+    /// The size of the call, as it was counted last.
+    counted: usize,
 }
 
 impl Call {
@@ -97,8 +125,12 @@ struct AskedChoice {
 }
 
 impl AskedQuestion {
-    pub(super) fn description(&self, label: &str) -> Option<String> {
-        self.options.iter().find(|choice| choice.label == label)?.description.clone()
+    /// Returns the descriptions of the choices that have one, by label.
+    pub(super) fn descriptions(&self) -> HashMap<&str, &str> {
+        // Of several choices with the same label, the first one is described.
+        let described = self.options.iter().rev().map(|choice| (&*choice.label, choice.description.as_deref()));
+        let first: HashMap<_, _> = described.collect();
+        first.into_iter().filter_map(|(label, description)| Some((label, description?))).collect()
     }
 }
 
@@ -181,9 +213,46 @@ fn readable_content(item: Value) -> Value {
 }
 
 impl Tools {
+    /// Returns the calls of a subagent, which count with those of the session.
+    pub(super) fn of_subagent(&self) -> Self {
+        Self { kept: Arc::clone(&self.kept), ..Self::default() }
+    }
+
+    pub(super) fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
     pub(super) fn clear(&mut self) {
-        self.calls.clear();
+        let size = self.calls.drain(..).map(|call| call.counted).sum();
+        self.kept.bytes.fetch_sub(size, Relaxed);
         self.last = None;
+    }
+
+    /// Begins a turn of the session itself.
+    pub(super) fn begin_turn(&mut self) {
+        self.kept.has_forgotten.store(false, Relaxed);
+    }
+
+    /// Counts what a message has added to a call. If all calls take too much, the oldest are forgotten.
+    pub(super) fn count(&mut self, id: &str) {
+        let Some(call) = self.find(id) else { return };
+        let size = call.size();
+        let before = std::mem::replace(&mut call.counted, size);
+        self.kept.bytes.fetch_add(size, Relaxed);
+        self.kept.bytes.fetch_sub(before, Relaxed);
+        while self.kept.bytes.load(Relaxed) > MAX_KEPT && !self.calls.is_empty() {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some(call) = self.calls.pop_front() else { return };
+        self.kept.bytes.fetch_sub(call.counted, Relaxed);
+        if !call.ended && !self.kept.has_forgotten.swap(true, Relaxed) {
+            tracing::warn!(
+                "the open tool calls are too many or too large: the oldest are forgotten, and rules ask about further ones"
+            );
+        }
     }
 
     fn find(&mut self, id: &str) -> Option<&mut Call> {
@@ -211,7 +280,9 @@ impl Tools {
 
     /// Returns the description of a call besides its name and arguments.
     pub(super) fn details(&self, id: &str) -> CallDetails {
-        self.calls.iter().rev().find(|call| call.id == id).map(|call| call.details.clone()).unwrap_or_default()
+        let known = self.calls.iter().rev().find(|call| call.id == id).map(|call| call.details.clone());
+        let is_incomplete = self.kept.has_forgotten.load(Relaxed);
+        known.unwrap_or_else(|| CallDetails { is_incomplete, ..CallDetails::default() })
     }
 
     /// Returns whether a request has described a call as another one.
@@ -233,10 +304,11 @@ impl Tools {
         self.calls.iter().rev().find(|call| call.id == id).is_some_and(|call| call.may_change_something)
     }
 
-    fn add(&mut self, call: Call) {
+    fn add(&mut self, mut call: Call) {
         if self.calls.len() == MAX_CALLS {
-            self.calls.pop_front();
+            self.forget_oldest();
         }
+        call.details.is_incomplete |= self.kept.has_forgotten.load(Relaxed);
         self.calls.push_back(call);
     }
 
@@ -253,6 +325,42 @@ impl Tools {
 }
 
 impl Call {
+    /// Returns about how many bytes the call takes.
+    fn size(&self) -> usize {
+        let texts = [&self.id, &self.name, &self.arguments].into_iter().chain(&self.title).chain(&self.titles);
+        let CallDetails { locations, diffs, earlier_locations, earlier_diffs, title, .. } = &self.details;
+        let details = [locations, diffs, earlier_locations, earlier_diffs].into_iter().flatten().chain(title);
+        let texts: usize = texts.chain(details).map(String::len).sum();
+        texts + self.meta.size() + self.about_size + self.content_size + self.display_size
+    }
+
+    fn keep_content(&mut self, content: Vec<ToolCallContent>) {
+        self.content_size = content.iter().map(content::size).sum();
+        self.content = content;
+    }
+
+    /// Takes the changes of files from the newest content, and returns the rest.
+    fn take_content(&mut self, content: Vec<ToolCallContent>) -> Vec<ToolCallContent> {
+        let mut others = Vec::new();
+        for item in content {
+            let diff = match item {
+                ToolCallContent::Diff(diff) => diff,
+                ToolCallContent::Content(_) => {
+                    others.push(item);
+                    continue;
+                }
+                _ => continue,
+            };
+            if self.displayed.insert(self.displayed.hasher().hash_one((&diff.path, &diff.old_text, &diff.new_text))) {
+                let block = content::change(diff);
+                self.display_size +=
+                    size_of::<DisplayBlock>() + block.path.len() + block.old_text.len() + block.new_text.len();
+                self.display.push(DisplayBlock::Diff(block));
+            }
+        }
+        others
+    }
+
     /// Takes in the newest description.
     fn describe(&mut self, fields: &ToolCallUpdateFields) {
         use acp::ToolKind::{Delete, Edit, Execute, Move};
@@ -307,8 +415,10 @@ impl Call {
             (before.is_empty() || before == "`" || before.trim_end().ends_with(':') || is_verb)
                 && (after.is_empty() || after == "`" || after.starts_with(" (") || after.starts_with(" ["))
         };
-        let mut values = arguments.values().filter_map(Value::as_str).filter(|value| !value.is_empty());
-        values.any(|value| title.split_once(value).is_some_and(|(before, after)| is_around(before, after)))
+        let mut values =
+            arguments.values().take(MAX_DETAILS).filter_map(Value::as_str).filter(|value| !value.is_empty());
+        title.len() <= MAX_DETAIL
+            && values.any(|value| title.split_once(value).is_some_and(|(before, after)| is_around(before, after)))
     }
 }
 
@@ -460,13 +570,11 @@ impl Acp {
             call.about.insert("kind".to_owned(), json!(kind));
         }
         if let Some(locations) = locations {
+            let size = |location: &acp::ToolCallLocation| LOCATION + location.path.as_os_str().len();
+            call.about_size = locations.iter().map(size).sum();
             call.about.insert("locations".to_owned(), json!(locations));
         }
-        for block in content.iter().flatten().filter_map(content::display) {
-            if !call.display.contains(&block) {
-                call.display.push(block);
-            }
-        }
+        let content = content.map(|content| call.take_content(content));
         let mut arguments = None;
         if let Some(raw) = raw_input {
             arguments = Some(whole_arguments(&raw, content.as_deref()));
@@ -479,9 +587,9 @@ impl Acp {
         match content {
             // Content beside the arguments may show them. Other content is output.
             Some(content) if arguments.as_deref().is_some_and(|input| shows_arguments(&content, input, ends)) => {}
-            Some(content) => call.content = content,
+            Some(content) => call.keep_content(content),
             // The content that was displayed during the run is not the final output.
-            None if ends && raw_output.is_some() => call.content.clear(),
+            None if ends && raw_output.is_some() => call.keep_content(Vec::new()),
             None => {}
         }
         if let Some(arguments) = arguments {
@@ -600,6 +708,8 @@ impl Acp {
             extra: Default::default(),
             tool_call: Default::default(),
         };
+        call.displayed = HashSet::new();
+        (call.about_size, call.content_size, call.display_size) = (0, 0, 0);
         call.ended_with = hash_of(&std::mem::take(&mut call.arguments));
         meta::put(&mut result.extra, meta);
         all.push(Incoming::event(result));
@@ -648,4 +758,73 @@ fn whole_arguments(raw: &Value, content: Option<&[ToolCallContent]>) -> String {
     let shown =
         content.and_then(content::text).filter(|text| serde_json::from_str::<Value>(text).ok().as_ref() == Some(raw));
     shown.unwrap_or_else(|| raw.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(acp: &mut Acp, id: usize, text: &str) {
+        let id = format!("call {id}");
+        let update = json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": text, "kind": "edit"});
+        let params = json!({"sessionId": "s", "update": update});
+        let line = json!({"jsonrpc": "2.0", "method": "session/update", "params": params}).to_string();
+        drop(crate::dialect::Dialect::read_line(acp, line.as_bytes()));
+    }
+
+    #[test]
+    fn each_change_of_a_file_is_displayed_once() {
+        let mut call = Call::default();
+        for text in ["0", "1", "1"] {
+            let diffs = (0..5000).map(|path| ToolCallContent::from(acp::Diff::new(format!("/{path}"), text)));
+            assert!(call.take_content(diffs.collect()).is_empty());
+        }
+        assert_eq!(call.display.len(), 10_000);
+        assert!(call.size() > 10_000 * size_of::<DisplayBlock>());
+    }
+
+    #[test]
+    fn oldest_calls_are_forgotten_beyond_the_limit() {
+        let mut acp = Acp::open("s");
+        drop(crate::dialect::Dialect::call(&mut acp, "prompt", &crate::dialect::Call::Prompt("go".into())));
+        for id in (0..100).map(|id| format!("call {id}")) {
+            acp.tools.add(Call { id: id.clone(), name: "x".repeat(4 << 20), ..Call::default() });
+            acp.tools.count(&id);
+            assert!(acp.tools.kept.bytes.load(Relaxed) <= MAX_KEPT);
+        }
+        assert!(!acp.tools.calls.is_empty());
+        // Rules ask about calls of which something may be forgotten.
+        assert!(acp.tools.details("call 0").is_incomplete);
+        call(&mut acp, 100, "small");
+        assert!(acp.tools.details("call 100").is_incomplete);
+        acp.end_turn();
+        assert_eq!(acp.tools.kept.bytes.load(Relaxed), 0);
+        acp.begin_turn();
+        call(&mut acp, 101, "small");
+        assert!(!acp.tools.details("call 101").is_incomplete);
+    }
+
+    #[test]
+    fn calls_of_subagents_count_with_those_of_the_session() {
+        let mut acp = Acp::open("s");
+        acp.begin_turn();
+        let mut child = acp.tools.of_subagent();
+        for id in 0..40 {
+            let id = format!("call {id}");
+            child.add(Call { id: id.clone(), name: "x".repeat(1 << 20), ..Call::default() });
+            child.count(&id);
+        }
+        assert!(acp.tools.kept.bytes.load(Relaxed) <= MAX_KEPT);
+        assert!(child.calls.len() < 40);
+        assert!(acp.tools.details("call 0").is_incomplete);
+    }
+
+    #[test]
+    fn title_explains_arguments_only_within_limits() {
+        let of = |arguments: &Value| Call { arguments: arguments.to_string(), ..Call::default() };
+        assert!(of(&json!({"command": "ls"})).explains("Run ls"));
+        assert!(!of(&json!({"command": "ls"})).explains(&format!("Run ls (list {})", "x".repeat(MAX_DETAIL))));
+        let many: Map<String, Value> = (0..2 * MAX_DETAILS).map(|n| (format!("k{n:03}"), json!("ls"))).collect();
+        assert!(of(&Value::Object(many)).explains("Run ls"));
+    }
 }

@@ -197,11 +197,13 @@ impl Acp {
                 self.note_sessions(&call.tool_call_id.0, &call.content);
                 let (id, name, fields) = taken_apart(call);
                 self.tool_call(&id, &name, fields, meta.as_ref(), all);
+                self.tools.count(&id);
             }
             SessionUpdate::ToolCallUpdate(update) => {
                 self.begin_step(all);
                 self.note_sessions(&update.tool_call_id.0, update.fields.content.as_deref().unwrap_or_default());
                 self.tool_update(&update.tool_call_id.0, update.fields, meta.as_ref(), all);
+                self.tools.count(&update.tool_call_id.0);
             }
             SessionUpdate::CurrentModeUpdate(update) => {
                 self.mode_entered(&update.current_mode_id.0, all);
@@ -221,6 +223,9 @@ impl Acp {
     /// Handles an update of a compaction. The agent repeats it with each change; the first and the last become events.
     fn compaction(&mut self, update: &CompactionUpdate, raw: &str, all: &mut Vec<Incoming>) {
         let id = &*update.compaction_id.0;
+        if id.len() > subagents::MAX_ID {
+            return self.pass_on("compaction_update", raw, None, all);
+        }
         let runs = self.compaction.as_deref() == Some(id);
         match update.status {
             CompactionStatus::InProgress if runs => {}

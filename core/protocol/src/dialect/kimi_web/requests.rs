@@ -1,5 +1,7 @@
 //! The agent's approval requests and questions.
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -372,7 +374,9 @@ fn answers_body(answer: &Answer, questions: &[Asking]) -> Option<Value> {
 
 /// Returns the answer to one question: choices, another text, or both.
 fn one(question: &Asking, text: &str) -> Value {
-    let find = |label: &str| question.options.iter().find(|(_, known)| known == label).map(|(id, _)| id);
+    // Of several options with the same label, the first one is meant.
+    let ids: HashMap<&str, &String> = question.options.iter().rev().map(|(id, label)| (&**label, id)).collect();
+    let find = |label: &str| ids.get(label).copied();
     if let Some(id) = find(text) {
         return if question.is_multiple {
             json!({"kind": "multi", "option_ids": [id]})

@@ -186,3 +186,43 @@ fn request_cancelled_by_agent_is_withdrawn() {
     player.hear(r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{}}"#);
     assert!(player.sent().is_empty());
 }
+
+/// The reason for which the agent gets no answers to a form.
+fn refused(line: &str) -> String {
+    let mut player = prompted();
+    player.hear(line);
+    assert!(player.asked.is_empty());
+    player.sent()[0]["error"]["message"].as_str().expect("a refusal").to_owned()
+}
+
+#[test]
+fn form_with_too_many_fields_is_refused() {
+    let fields = |count: usize| -> Value {
+        (0..count).map(|field| (format!("field {field}"), json!({"type": "string"}))).collect()
+    };
+    assert_eq!(asked(&form("m", fields(1000))).0.len(), 1000);
+    let reason = refused(&form("m", fields(1001)));
+    assert!(reason.ends_with("requestedSchema: 1001 properties; a form can have at most 1000"), "{reason}");
+}
+
+#[test]
+fn form_with_too_many_choices_is_refused() {
+    let listed = |count: usize| -> Vec<String> { (0..count).map(|choice| format!("choice {choice}")).collect() };
+    let fields = |count: usize| json!({"a": {"type": "string", "enum": listed(5000)}, "b": {"type": "array", "items": {"enum": listed(count)}}});
+    let (questions, mut player) = asked(&form("m", fields(5000)));
+    assert_eq!(questions.iter().map(|question| question.options.len()).collect::<Vec<_>>(), [5000, 5000]);
+    let answers = Answers::new().answer("a", "choice 4999").answer_all("b", ["choice 7", "choice 4998"]);
+    let content = json!({"a": "choice 4999", "b": ["choice 7", "choice 4998"]});
+    assert_eq!(answered(&mut player, Some(answers)), json!({"action": "accept", "content": content}));
+    let reason = refused(&form("m", fields(5001)));
+    assert!(reason.ends_with("requestedSchema: 10001 choices; a form can have at most 10000"), "{reason}");
+}
+
+#[test]
+fn answer_that_needs_too_many_comparisons_names_no_choice() {
+    let label = ",".repeat(10_000);
+    let labels = [&*label, "b", "c"];
+    assert_eq!(crate::answers::labels_in("c,b", &labels), Some(vec![2, 1]));
+    assert_eq!(crate::answers::labels_in(&label, &labels), Some(vec![0]));
+    assert_eq!(crate::answers::labels_in(&format!("{label},b"), &labels), None);
+}

@@ -209,3 +209,21 @@ fn number_and_depth_of_subagents_are_limited() {
     let nested = player.trace.iter().filter(|told| told.ends_with("TurnBegin")).count();
     assert_eq!(nested, 8);
 }
+
+#[test]
+fn subagents_over_limits_are_ignored() {
+    let mut player = prompted();
+    let long = "c".repeat(4097);
+    player.hear(&announced("s", &long));
+    player.hear(&chunk(&long, "of no subagent"));
+    assert_eq!(player.trace.len(), 2, "{:?}", player.trace);
+    // Subagents of subagents count.
+    player.hear(&announced("s", "c0"));
+    (1..1024).for_each(|child| player.hear(&announced(if child % 2 == 0 { "s" } else { "c0" }, &format!("c{child}"))));
+    player.trace.clear();
+    player.hear(&announced("c0", "c1024"));
+    player.hear(&chunk("c1023", "known"));
+    player.hear(&chunk("c1024", "not known"));
+    let shown = player.trace.join("\n");
+    assert!(shown.contains("text \"known\"") && !shown.contains("not known"), "{shown}");
+}
