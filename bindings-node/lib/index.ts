@@ -91,7 +91,7 @@ export {
   Session,
 } from "./session.js";
 export type { MeterSource, TelemetryOptions, TracerSource } from "./telemetry-types.js";
-export { type ExternalTool, tool, type ToolArguments, type ToolDescription, type ToolOutcome } from "./tool.js";
+export { type ExternalTool, tool, type ToolArguments, type ToolDefinition, type ToolDescription, type ToolOutcome } from "./tool.js";
 export type { AnyObject, JsonSchema, StandardSchema } from "./tool-schema.js";
 export { type HandlerFailure, PromptResult, type RejectedApproval, type ToolCallRecord, type TurnStatus } from "./result.js";
 export { Replay, Turn } from "./turn.js";

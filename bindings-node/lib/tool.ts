@@ -55,13 +55,22 @@ export interface ExternalTool {
 /** The fields of a tool besides the parameters and the handler. */
 export type ToolDescription = Pick<ExternalTool, "name" | "description" | "timeout">;
 
+/** The definition of a tool, for {@link tool}. `Args` is the type of the handler's arguments. */
+export type ToolDefinition<Args = JsonObject> = ToolDescription & {
+  /** A schema of zod or another Standard Schema, which checks the arguments, or a JSON Schema, which does not. */
+  parameters: JsonSchema | StandardSchema<unknown, Args>;
+  /** Runs the tool, as {@link ExternalTool.handler} does. */
+  handler: (args: Args, context: ToolContext) => unknown;
+};
+
 /**
- * Makes a tool from a zod schema, or from another Standard Schema that can be converted to JSON Schema. The handler's
- * arguments have the schema's type and are checked before the handler is called. If they are invalid, the model is told
- * every problem and its place.
+ * Makes a tool from a schema of its arguments, an object with one property for each argument.
  *
- * @param definition - The tool. `parameters` is the schema of an object with one property for each argument. `timeout`, in
- * milliseconds, limits the handler. Default: no limit.
+ * With a zod schema, or another Standard Schema that can be converted to JSON Schema, the handler's arguments have the
+ * schema's type and are checked before the handler is called. If they are invalid, the model is told every problem and its
+ * place. With a JSON Schema the arguments are parsed, but not checked; `Args` is the type that you expect.
+ *
+ * @param definition - The tool. `timeout`, in milliseconds, limits the handler. Default: no limit.
  * @returns The tool, for the option `tools`.
  * @throws {InvalidOption} if the definition is incomplete, has an unknown key, or its schema cannot be converted.
  *
@@ -73,60 +82,25 @@ export type ToolDescription = Pick<ExternalTool, "name" | "description" | "timeo
  *   parameters: z.object({ a: z.number(), b: z.number() }),
  *   handler: ({ a, b }) => String(a + b),
  * });
- * ```
- */
-export function tool<S extends StandardSchema>(
-  definition: ToolDescription & {
-    parameters: S;
-    handler: (args: ToolArguments<S>, context: ToolContext) => unknown;
-  },
-): ExternalTool;
-
-/**
- * Makes a tool from a JSON Schema. The arguments are parsed, but not checked against the schema; `Args` is the type that
- * you expect.
- *
- * @param definition - The tool. `parameters` is a JSON Schema of type `object`. `timeout`, in milliseconds, limits the
- * handler. Default: no limit.
- * @returns The tool, for the option `tools`.
- * @throws {InvalidOption} if the definition is incomplete or has an unknown key.
- *
- * @example
- * ```ts
  * const now = tool({
  *   name: "now",
  *   description: "Returns the current time.",
  *   parameters: { type: "object", properties: {} },
  *   handler: () => new Date().toISOString(),
  * });
- * const session = await createSession({ tools: [now] });
+ * const session = await createSession({ tools: [add, now] });
  * ```
  */
-// eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the caller says what is expected
-export function tool<Args = JsonObject>(
-  definition: ToolDescription & { parameters: JsonSchema; handler: (args: Args, context: ToolContext) => unknown },
-): ExternalTool;
-
-export function tool(
-  definition: ToolDescription & {
-    parameters: JsonSchema | StandardSchema;
-    handler: (args: never, context: ToolContext) => unknown;
-  },
-): ExternalTool {
+export function tool<Args = JsonObject>(definition: ToolDefinition<Args>): ExternalTool {
   return atCaller(tool, () => reading("tools", () => makeTool(definition)));
 }
 
 /** Makes a tool, for {@link tool} and for plain objects among the options. */
-export function makeTool(
-  definition: ToolDescription & {
-    parameters: JsonSchema | StandardSchema;
-    handler: (args: never, context: ToolContext) => unknown;
-  },
-): ExternalTool {
+export function makeTool<Args>(definition: ToolDefinition<Args>): ExternalTool {
   checkDefinition(definition);
   const { name, description, timeout, parameters } = definition;
   const described = { name, description, ...(timeout !== undefined && { timeout }) };
-  const handler: ExternalTool["handler"] = (args, context) => definition.handler(args as never, context);
+  const handler: ExternalTool["handler"] = (args, context) => definition.handler(args as Args, context);
   if (!isStandardSchema(parameters)) return { ...described, parameters, handler };
   return {
     ...described,

@@ -44,12 +44,36 @@ tool({
   handler: ({ at }) => at.getTime(),
 });
 
-// @ts-expect-error -- the schema says that it is text
 tool({
   name: "wrong",
   description: "Takes a number for text",
+  // @ts-expect-error -- the handler takes a number where the schema says text
   parameters: z.object({ query: z.string() }),
   handler: ({ query }: { query: number }) => query,
+});
+
+// A wrong key is one error at its own place, not at the call with a list of overloads.
+tool({
+  name: "wrong",
+  description: "Has a misspelt key",
+  parameters: z.object({ query: z.string() }),
+  // @ts-expect-error -- a misspelt key
+  handlr: () => "",
+});
+tool({
+  name: "wrong",
+  // @ts-expect-error -- a number for a text
+  description: 3,
+  parameters: z.object({ query: z.string() }),
+  handler: ({ query }) => query.length,
+});
+tool({
+  name: "wrong",
+  description: "Has a wrong timeout",
+  parameters: { type: "object" },
+  handler: () => "",
+  // @ts-expect-error -- text for a number
+  timeout: "3",
 });
 
 const plain = tool({

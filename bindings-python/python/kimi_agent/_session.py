@@ -401,9 +401,9 @@ class Session(Owner[_native.Session], Generic[T_co]):
         return self._native.status()
 
     @overload
-    def prompt(self, content: UserInput, *, output: OutputType[T], **options: Unpack[PromptSettings]) -> Turn[T]: ...
-    @overload
     def prompt(self, content: UserInput, *, output: None = None, **options: Unpack[PromptSettings]) -> Turn[T_co]: ...
+    @overload
+    def prompt(self, content: UserInput, *, output: OutputType[T], **options: Unpack[PromptSettings]) -> Turn[T]: ...
     def prompt(self, content: UserInput, *, output: Any = None, **options: Unpack[PromptSettings]) -> Turn[Any]:
         """Sends a prompt to the agent. Returns at once, while the turn runs. One turn runs at a time.
 
