@@ -3,6 +3,7 @@
 import { kindOf, reading, show, wrongOption } from "./arguments.js";
 import { atCaller, type InvalidOption } from "./errors.js";
 import {
+  explained,
   foreignSchema,
   isStandardSchema,
   type JsonSchema,
@@ -230,7 +231,7 @@ export class OutputCheck {
         this.thrown = error;
         throw error;
       });
-    if (checked.issues) return checked.issues.map(violation);
+    if (checked.issues) return explained(checked.issues).map(violation);
     if (this.#keepsValues) this.#converted.set(json, checked.value);
     return null;
   }
@@ -238,7 +239,7 @@ export class OutputCheck {
   /** Returns the value as the schema converts it. Throws if it is invalid. */
   async parse(value: unknown): Promise<unknown> {
     const checked = await this.#schema["~standard"].validate(value);
-    if (checked.issues) throw new Error(checked.issues.map(({ message }) => message).join("; "));
+    if (checked.issues) throw new Error(explained(checked.issues).map(({ message }) => message).join("; "));
     return checked.value;
   }
 

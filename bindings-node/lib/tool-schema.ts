@@ -52,6 +52,43 @@ export interface SchemaIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
+/** The issue of a union in zod 4: `errors` has those of each branch, with places below the union's own one. */
+type UnionIssue = SchemaIssue & { readonly code?: unknown; readonly errors?: readonly (readonly UnionIssue[])[] };
+
+/**
+ * Replaces the issue of a union, which says only that no branch fits, by the issues of the branch that fits best: one of the type of
+ * the value, with the fewest wrong literals, which tell branches apart, and then with the fewest issues.
+ */
+export function explained(issues: readonly SchemaIssue[]): readonly SchemaIssue[] {
+  return issues.flatMap((issue) => {
+    const { code, errors: branches = [], path = [] } = issue as UnionIssue;
+    if (code !== "invalid_union" || branches.length === 0) return [issue];
+    const found = nearestBranches(branches).map((inner) => ({ ...inner, path: [...path, ...(inner.path ?? [])] }));
+    return explained(found);
+  });
+}
+
+/** The issues of the branches that fit best. Several ones are alternatives, so that issues of one place become one text. */
+function nearestBranches(branches: readonly (readonly UnionIssue[])[]): readonly SchemaIssue[] {
+  const tagsOf = (branch: readonly UnionIssue[]): UnionIssue[] => branch.filter(({ code, path }) => code === "invalid_value" && path?.length === 1);
+  const ofType = branches.filter((branch) => !branch.some(({ code, path }) => code === "invalid_type" && path?.length === 0));
+  const possible = ofType.length > 0 ? ofType : branches;
+  const fewest = Math.min(...possible.map((branch) => tagsOf(branch).length));
+  const similar = possible.filter((branch) => tagsOf(branch).length === fewest);
+  const shortest = Math.min(...similar.map((branch) => branch.length));
+  const nearest = fewest > 0 ? similar : similar.filter((branch) => branch.length === shortest);
+  const [first = []] = nearest;
+  if (nearest.length < 2) return first;
+  const texts = new Map<string, SchemaIssue>();
+  for (const issue of nearest.flatMap((branch) => (fewest > 0 ? tagsOf(branch) : branch))) {
+    const place = (issue.path ?? []).map(String).join("/");
+    const earlier = texts.get(place)?.message;
+    if (earlier?.includes(issue.message)) continue;
+    texts.set(place, earlier === undefined ? issue : { ...issue, message: `${earlier} or ${issue.message}` });
+  }
+  return [...texts.values()];
+}
+
 interface ConvertibleSchema {
   readonly "~standard": StandardSchema["~standard"] & {
     readonly jsonSchema?: { input(options: { target: string }): JsonObject };

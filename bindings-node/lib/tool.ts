@@ -5,6 +5,7 @@ import { atCaller, type InvalidOption } from "./errors.js";
 import type { ToolContext } from "./handler-types.js";
 import {
   type AnyObject,
+  explained,
   foreignSchema,
   isStandardSchema,
   type JsonSchema,
@@ -12,6 +13,7 @@ import {
   type StandardSchema,
   toolSchema,
 } from "./tool-schema.js";
+import { isLossy } from "./values.js";
 import type { Content, DisplayBlock, JsonObject } from "./wire.js";
 
 /** The type of a handler's arguments: the output of its schema. */
@@ -138,7 +140,7 @@ const FOREIGN_KEYS: Partial<Record<string, string>> = {
 
 /** Checks the keys of a tool, and the type of each value. */
 export function checkDefinition(given: unknown): void {
-  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+  if (typeof given !== "object" || given === null || Array.isArray(given) || isLossy(given)) {
     throw wrongTool(`expected an object with ${KEYS.slice(0, 4).join(", ")}; got ${kindOf(given)}`);
   }
   const definition = given as Record<string, unknown>;
@@ -171,7 +173,7 @@ export function checkDefinition(given: unknown): void {
 }
 
 function describe(issues: readonly SchemaIssue[]): string {
-  const each = issues.map(({ path = [], message }) => {
+  const each = explained(issues).map(({ path = [], message }) => {
     const steps = path.map((step) => (typeof step === "object" ? step.key : step));
     return steps.length > 0 ? `${pathText(steps)}: ${message}` : message;
   });

@@ -148,7 +148,7 @@ async def test_errors_of_type_reach_model() -> None:
         (dict[str, int], {"a~b": "x", "c/d": "y"}, [("/a~0b", None), ("/c~1d", None)]),
         (Pet, {"kind": "cat", "lives": 7}, [("", "expected nine lives")]),
         (Pet, {"kind": "cat", "lives": "x"}, [("/lives", None)]),
-        (list[Cat | int], [{"kind": "cat"}], [("/0/lives", "Field required"), ("/0", None)]),
+        (list[Cat | int], [{"kind": "cat"}], [("/0/lives", "Field required")]),
         (int, "x", [("", None)]),
     ],
 )

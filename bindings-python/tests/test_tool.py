@@ -67,6 +67,23 @@ class Model(pydantic.BaseModel):
     next: Optional[Model] = None  # noqa: UP045
 
 
+class Cat(pydantic.BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(pydantic.BaseModel):
+    kind: Literal["dog"]
+    name: str
+
+    @pydantic.field_validator("name")
+    @classmethod
+    def is_short(cls, name: str) -> str:
+        if len(name) > 5:
+            raise ValueError("choose a short name")
+        return name
+
+
 def test_signature_becomes_schema() -> None:
     @tool
     def search(query: str, filters: Filters, tags: list[str] | None = None, *, exact: bool = False) -> str:
@@ -200,6 +217,38 @@ def test_invalid_arguments_are_named_without_call(arguments: Any, message: str) 
     with pytest.raises(ToolArgumentError, match=f"^invalid arguments: {message}"):
         count.handler(arguments)
     assert not called
+
+
+@pytest.mark.parametrize(
+    ("pet", "message"),
+    [
+        ({"kind": "cat"}, r"pet.Cat.lives: Field required$"),
+        ({"kind": "dog", "name": 3}, r"pet.Dog.name: Input should be a valid string$"),
+        ({"kind": "dog", "name": "Rex the second"}, r"pet.Dog.name: choose a short name$"),
+        (
+            {"kind": "cow", "name": "Rex"},
+            r"pet.Cat.kind: Input should be 'cat'; .*pet.Dog.kind: Input should be 'dog'$",
+        ),
+        ("x", r"pet.Cat: .*; pet.Dog: .*; pet.int: Input should be a valid integer$"),
+    ],
+)
+def test_errors_of_union_are_those_of_nearest_member(pet: Any, message: str) -> None:
+    @tool
+    def keep(pet: Union[Cat, Dog, int]) -> None:
+        raise AssertionError("not called")
+
+    with pytest.raises(ToolArgumentError, match=f"^invalid arguments: {message}"):
+        keep.handler({"pet": pet})
+
+
+def test_long_pattern_is_shortened_for_model() -> None:
+    @tool
+    def find(name: Annotated[str, pydantic.Field(pattern="^(" + "a|" * 1000 + "b)$")]) -> None:
+        raise AssertionError("not called")
+
+    with pytest.raises(ToolArgumentError) as caught:
+        find.handler({"name": "x"})
+    assert len(str(caught.value)) < 350
 
 
 def test_many_mistakes_are_listed_in_part() -> None:

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from ._tool import ToolArgumentError
-from ._type_schema import NOT_DESCRIBED, PlainJsonSchema, whole_numbers
+from ._type_schema import NOT_DESCRIBED, PlainJsonSchema, message_of, relevant_errors, whole_numbers
 
 __all__ = ["FunctionSchema", "read_docstring", "read_parameters"]
 
@@ -51,7 +51,7 @@ class FunctionSchema:
             # Only from JSON does strict validation take a string for a date, an enum or bytes.
             values = self._adapter.validate_json(json.dumps(whole_numbers(arguments)))
         except ValidationError as error:
-            raise ToolArgumentError(f"invalid arguments: {_mistakes(error)}") from error
+            raise ToolArgumentError(f"invalid arguments: {_mistakes(error, arguments)}") from error
         return [values.pop(name) for name in self._positional], values
 
 
@@ -170,11 +170,11 @@ def _reason(error: BaseException) -> str:
     return str(error)
 
 
-def _mistakes(error: ValidationError) -> str:
+def _mistakes(error: ValidationError, arguments: dict[str, Any]) -> str:
     """All of them, so that the model can correct them at once; not endlessly many."""
     texts: list[str] = []
-    for found in error.errors(include_url=False, include_context=False, include_input=False):
+    for found in relevant_errors(error, arguments):
         where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"]).lstrip(".")
-        texts.append(f"{where}: {found['msg']}" if where else found["msg"])
+        texts.append(f"{where}: {message_of(found)}" if where else message_of(found))
     left = len(texts) - _MOST_ERRORS
     return "; ".join([*texts[:_MOST_ERRORS], f"and {left} more"] if left > 0 else texts)

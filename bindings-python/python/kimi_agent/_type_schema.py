@@ -18,6 +18,8 @@ __all__ = ["NOT_DESCRIBED", "PlainJsonSchema", "TypeSchema", "whole_numbers"]
 NOT_DESCRIBED = (PydanticUserError, NameError, SyntaxError, TypeError, ValueError)
 # Pydantic's words before the text of an exception that a validator raised.
 _PREFIXES = {"value_error": "Value error, ", "assertion_error": "Assertion failed, "}
+# Of the texts of pydantic itself; a pattern can be of any length.
+_LONGEST = 300
 
 
 class TypeSchema:
@@ -55,8 +57,8 @@ class TypeSchema:
         try:
             return self.parse(value), []
         except ValidationError as error:
-            found = error.errors(include_url=False, include_input=False)
-            return None, [{"pointer": _pointer(each, value), "message": _message(each)} for each in found]
+            found = relevant_errors(error, value)
+            return None, [{"pointer": _pointer(each, value), "message": message_of(each)} for each in found]
 
 
 def _reason(error: Exception) -> str:
@@ -67,8 +69,62 @@ def _reason(error: Exception) -> str:
     return error.message if isinstance(error, PydanticUserError) else str(error)
 
 
-def _message(error: ErrorDetails) -> str:
-    return error["msg"].removeprefix(_PREFIXES.get(error["type"], ""))
+def relevant_errors(error: ValidationError, value: Any) -> list[ErrorDetails]:
+    """Returns the errors that help the model: of a union without a discriminator, those of the members that fit best.
+
+    A member fits better if the value has its type, if fewer of its literals are wrong, because these tell members
+    apart, and then if it has fewer errors.
+    """
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    unions: dict[tuple[int | str, ...], dict[tuple[int | str, ...], list[ErrorDetails]]] = {}
+    for each in found:
+        if (at := _member_at(each, value)) is not None:
+            place = each["loc"]
+            unions.setdefault(place[:at], {}).setdefault(place[: at + 1], []).append(each)
+    kept = [each for members in unions.values() for each in _nearest(members)]
+    others = [each for members in unions.values() for errors in members.values() for each in errors]
+    dropped = {id(each) for each in others} - {id(each) for each in kept}
+    return [each for each in found if id(each) not in dropped]
+
+
+def _nearest(members: dict[tuple[int | str, ...], list[ErrorDetails]]) -> list[ErrorDetails]:
+    """Returns the errors of the members of a union that fit best. Of several ones with wrong literals, only these."""
+
+    def literals(place: tuple[int | str, ...]) -> list[ErrorDetails]:
+        return [
+            each for each in members[place] if each["type"] == "literal_error" and len(each["loc"]) == len(place) + 1
+        ]
+
+    def distance(place: tuple[int | str, ...]) -> tuple[bool, int, int]:
+        is_other_type = any(each["loc"] == place and each["type"] not in _PREFIXES for each in members[place])
+        wrong = len(literals(place))
+        return is_other_type, wrong, 0 if wrong else len(members[place])
+
+    nearest = min(map(distance, members))
+    places = [place for place in members if distance(place) == nearest]
+    if len(places) > 1 and nearest[1] > 0:
+        return [each for place in places for each in literals(place)]
+    return [each for place in places for each in members[place]]
+
+
+def message_of(error: ErrorDetails) -> str:
+    """The text of an error without pydantic's words before it, and with no more of a pattern than a reader needs."""
+    text = error["msg"].removeprefix(_PREFIXES.get(error["type"], ""))
+    is_own = error["type"] in _PREFIXES
+    return text if is_own or len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _member_at(error: ErrorDetails, value: Any) -> int | None:
+    """The first part of the place of an error that is not one of the value, but the name of a member of a union."""
+    for at, part in enumerate(error["loc"]):
+        is_missing = at == len(error["loc"]) - 1 and error["type"].startswith("missing")
+        if isinstance(value, dict) and isinstance(part, str) and (part in value or is_missing):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            return at
+    return None
 
 
 def _pointer(error: ErrorDetails, value: Any) -> str:

@@ -1,6 +1,7 @@
 //! Checks a value against the nodes of a schema.
 
 mod collections;
+mod unions;
 mod violations;
 
 use std::cmp::Ordering;
@@ -309,16 +310,9 @@ impl<'n, 'w> Checker<'n, 'w> {
             }
         }
         if !is_valid {
-            self.report_all(schemas, at);
+            self.report_union(schemas, at);
         }
         is_valid
-    }
-
-    /// Collects the violations of schemas of which none accepts the value.
-    fn report_all(&mut self, schemas: &[NodeId], at: At<'_>) {
-        for id in schemas.iter().take(if self.violations.is_silent() { 0 } else { usize::MAX }) {
-            self.node(*id, at, None);
-        }
     }
 
     fn one_of(&mut self, schemas: &[NodeId], at: At<'_>, mut own: Option<&mut Seen>) -> bool {
@@ -335,7 +329,7 @@ impl<'n, 'w> Checker<'n, 'w> {
             }
         }
         if first.is_none() {
-            self.report_all(schemas, at);
+            self.report_union(schemas, at);
         }
         first.is_some()
     }

@@ -100,6 +100,9 @@ fn keywords_that_combine() {
         [{"anyOf": [{"type": "null"}, {"type": "string"}]}, "a", 1, ["want null, but got number", "want string, but got number"]],
         [{"oneOf": [{"type": "null"}, {"type": "string"}]}, "a", 1, ["want null, but got number", "want string, but got number"]],
         [{"oneOf": [{"type": "integer"}, {"minimum": 2}]}, 1, 3, ["oneOf failed, subschemas 0, 1 matched"]],
+        [{"anyOf": [{"type": "null"}, {"type": "integer", "minimum": 2}]}, 2, 1, ["must be >=2, but got 1"]],
+        [{"anyOf": [{"required": ["a"]}, {"required": ["b", "c"]}]}, {"a": 1}, {"b": 1}, ["missing properties 'a'", "missing properties 'c'"]],
+        [{"anyOf": [{"required": ["a"]}, {"required": ["b", "c"]}]}, {"a": 1}, {}, ["missing properties 'a'"]],
         [{"not": {"type": "null"}}, 1, null, ["not failed"]],
         [{"if": {"type": "null"}, "then": true, "else": {"minimum": 2}}, null, 1, ["must be >=2, but got 1"]],
         [{"if": {"type": "integer"}, "then": {"minimum": 2}}, 1.5, 1, ["must be >=2, but got 1"]],
@@ -200,6 +203,28 @@ fn unsupported_references_are_refused() {
         let problem = problem_of(schema);
         assert!(problem.contains(part), "{problem}");
     }
+}
+
+#[test]
+fn union_reports_branch_of_tag() {
+    let branch = |tag: &str, field: &str, kind: &str| {
+        let properties = json!({"kind": {"const": tag}, field: {"type": kind}});
+        json!({"type": "object", "required": ["kind", field], "properties": properties})
+    };
+    let union = json!([{"$ref": "#/$defs/cat"}, branch("dog", "name", "string"), {"type": "null"}]);
+    let defs = json!({"cat": branch("cat", "lives", "integer")});
+    for keyword in ["anyOf", "oneOf"] {
+        let schema = json!({keyword: union, "$defs": defs});
+        check(json!([
+            [schema, {"kind": "cat", "lives": 9}, {"kind": "cat"}, ["missing properties 'lives'"]],
+            [schema, null, {"kind": "dog", "name": 3}, ["/name: want string, but got number"]],
+            [schema, null, {"kind": "cow", "name": 3}, ["/kind: value must be 'cat' or 'dog'"]],
+            [schema, null, {"name": "Rex"}, ["missing properties 'kind': value must be 'cat' or 'dog'"]],
+            [schema, null, "cat", ["want object, but got string", "want null, but got string"]],
+        ]));
+    }
+    let nested = json!({"items": {"anyOf": union}, "$defs": defs});
+    check(json!([[nested, [null], [{"kind": "cow"}], ["/0/kind: value must be 'cat' or 'dog'"]]]));
 }
 
 #[test]
