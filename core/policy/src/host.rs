@@ -131,6 +131,15 @@ fn add_names(host: &str, names: &mut Vec<String>) {
     if let Some(ascii) = to_ascii(&host) {
         names.push(ascii);
     }
+    // Older programs write these letters differently before they look a name up.
+    let labels =
+        host.split('.').map(|label| label.strip_prefix("xn--").and_then(of_punycode).unwrap_or(label.to_owned()));
+    let former = labels.collect::<Vec<_>>().join(".").replace(['\u{200c}', '\u{200d}'], "");
+    if former.contains(['ß', 'ς']) {
+        let former = former.replace('ß', "ss").replace('ς', "σ");
+        names.extend(to_ascii(&former));
+        names.push(former);
+    }
     names.push(host);
 }
 
@@ -197,6 +206,46 @@ fn punycode(label: &str) -> Option<String> {
     Some(encoded)
 }
 
+/// Decodes a label, as RFC 3492 says.
+fn of_punycode(label: &str) -> Option<String> {
+    const BASE: u32 = 36;
+    const MAX_LABEL: usize = 63;
+    let (basic, encoded) = label.rsplit_once('-').unwrap_or(("", label));
+    let mut chars: Vec<char> = basic.chars().collect();
+    let (mut next, mut at, mut bias) = (128_u32, 0_u32, 72_u32);
+    let mut digits = encoded.chars().map(|c| c.to_digit(BASE).map(|digit| (digit + 26) % BASE)).peekable();
+    while digits.peek().is_some() {
+        let (before, mut weight, mut place) = (at, 1_u32, BASE);
+        loop {
+            let digit = digits.next()??;
+            at = at.checked_add(digit.checked_mul(weight)?)?;
+            let limit = place.saturating_sub(bias).clamp(1, 26);
+            if digit < limit {
+                break;
+            }
+            weight = weight.checked_mul(BASE - limit)?;
+            place += BASE;
+        }
+        let count = u32::try_from(chars.len()).ok()? + 1;
+        let mut delta = (at - before) / if before == 0 { 700 } else { 2 };
+        delta += delta / count;
+        bias = 0;
+        while delta > 455 {
+            delta /= 35;
+            bias += BASE;
+        }
+        bias += BASE * delta / (delta + 38);
+        next = next.checked_add(at / count)?;
+        at %= count;
+        if chars.len() >= MAX_LABEL {
+            return None;
+        }
+        chars.insert(at as usize, char::from_u32(next)?);
+        at += 1;
+    }
+    Some(chars.into_iter().collect())
+}
+
 /// The one spelling of an address. All names of this machine are one.
 fn canonical(host: &str) -> Option<String> {
     const LOOPBACK: &str = "localhost";
@@ -259,6 +308,11 @@ fn number(host: &str) -> Option<Ipv4Addr> {
     }
     let head = first.iter().enumerate().map(|(at, value)| value << (24 - 8 * at)).sum::<u64>();
     u32::try_from(head + last).ok().map(Ipv4Addr::from)
+}
+
+/// The text without its escapes, if it has some.
+pub(crate) fn unescaped(text: &str) -> Option<String> {
+    text.contains('%').then(|| decoded(text)).filter(|plain| plain != text)
 }
 
 /// Removes what programs remove from an address: escapes, wide forms, invisible characters.
@@ -431,11 +485,19 @@ mod tests {
             assert!(denied("127.0.0.1", url) && denied("localhost", url) && denied("[::1]", url), "{url}");
         }
         assert!(!denied("169.254.169.254", "http://169.254.169.253/"));
+        for url in ["http://faß.de/", "http://xn--fa-hia.de/x", "http://FAẞ.de/"] {
+            assert!(denied("fass.de", url), "{url}");
+        }
         for (name, ascii) in [
             ("bücher.example", "xn--bcher-kva.example"),
             ("例え.テスト", "xn--r8jz45g.xn--zckzah"),
             ("παράδειγμα.δοκιμή", "xn--hxajbheg2az3al.xn--jxalpdlp"),
         ] {
+            let decoded = ascii.split('.').map(|label| label.strip_prefix("xn--").and_then(of_punycode));
+            let decoded = decoded
+                .zip(name.split('.'))
+                .all(|(decoded, label)| label.is_ascii() || decoded.as_deref() == Some(label));
+            assert!(decoded, "{name}");
             let (plain, encoded) = (format!("http://{name}/"), format!("https://{ascii}/x"));
             assert!(denied(name, &plain) && denied(name, &encoded) && denied(ascii, &plain), "{name}");
             assert!(HostPattern::parse(name).is_ok_and(|rule| rule.matches_strictly(&parse(&encoded))), "{name}");

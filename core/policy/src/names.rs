@@ -17,6 +17,8 @@ pub(crate) struct NameIndex {
     of_any_tool: Servers,
     /// Rules for names that are not those of ASCII.
     rest: Vec<usize>,
+    /// All rules for tools of MCP servers.
+    all: Vec<usize>,
     first: Option<usize>,
 }
 
@@ -57,6 +59,7 @@ impl NameIndex {
     /// Adds a rule for tools of MCP servers.
     pub(crate) fn add(&mut self, at: usize, rule: &Rule) {
         let Some(pattern) = rule.mcp() else { return self.rest.push(at) };
+        self.all.push(at);
         // Without a pattern in parentheses, nothing but the name is compared.
         if !rule.is_bare() {
             self.first.get_or_insert(at);
@@ -69,6 +72,11 @@ impl NameIndex {
             Some(piece) => self.mcp.entry(piece).add(at, server, tool),
             None => self.of_any_tool.add(at, server, "*"),
         }
+    }
+
+    /// All rules for tools of MCP servers.
+    pub(crate) fn all(&self) -> &[usize] {
+        &self.all
     }
 
     /// The first rule with a pattern for tools of MCP servers.

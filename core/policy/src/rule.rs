@@ -3,7 +3,7 @@
 use crate::Tool;
 use crate::command::pattern::{CommandPattern, open_quote, wildcard};
 use crate::host::HostPattern;
-use crate::kinds::{Kind, is_name, kind_of_tool, misspelt_kind};
+use crate::kinds::{Kind, is_name, kind_of_tool, mcp_names, misspelt_kind};
 use crate::mcp::McpPattern;
 use crate::path::PathPattern;
 use crate::tools::{Part, Target};
@@ -229,7 +229,12 @@ fn matches_mcp(pattern: &McpPattern, tool: Tool<'_>, part: &Part) -> Certainty {
     let is_unknown = part.kind.is_none();
     match pattern.matches_other(tool.name, tool.plain) {
         Certainty::Maybe if is_unknown && !is_name(tool.name) => return Certainty::Yes,
-        Certainty::No if matches!(part.target, Target::Mcp(_)) => {}
+        // Without a server in its name, a tool can be the program's or that of any server.
+        Certainty::No if matches!(part.target, Target::Mcp(_)) => {
+            if !part.shadow && mcp_names(tool.name).is_empty() && pattern.is_named(tool.plain) {
+                return Certainty::Maybe;
+            }
+        }
         Certainty::No => {
             let is_alone = pattern.is_named(tool.plain);
             if is_alone && is_unknown {

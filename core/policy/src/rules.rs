@@ -354,6 +354,10 @@ impl RuleList {
             // All rules for MCP tools may match, so the first stands for them.
             found.extend(self.names.first());
         }
+        if part.shadow && matches!(part.target, Target::Mcp(_)) {
+            // Arguments name the tool.
+            found.extend(self.names.all());
+        }
         let mut steps = self.kinds.find(&self.rules, part, true, &mut found);
         if let Some(index) = self.tools.get(tool.lower) {
             steps += index.find(&self.rules, part, false, &mut found);

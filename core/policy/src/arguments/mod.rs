@@ -6,11 +6,14 @@ use serde_json::{Map, Value};
 
 use names::{
     ARGUMENT_KEYS, CHANGE_KEYS, COMMAND_KEYS, DIRECTORY_KEYS, ENVIRONMENT_KEYS, EXECUTE_KEYS, GLOB_KEYS, NAME_KEYS,
-    NEUTRAL_KEYS, PATCH_KEYS, PATH_ENDS, PATH_KEYS, TEXT_KEYS, URL_KEYS, WAY_KEYS, WAYS_OF_READING, WRITE_KEYS,
+    NEUTRAL_KEYS, OPTION_KEYS, PATCH_KEYS, PATH_ENDS, PATH_KEYS, STRUCTURED_KEYS, TEXT_KEYS, URL_KEYS, WAY_KEYS,
+    WAYS_OF_READING, WRITE_KEYS,
 };
 
 /// How many paths and addresses a call may have.
 const MAX_TARGETS: usize = 400;
+/// Arguments that are a command for a shell.
+pub(crate) const COMMAND_NAMES: &[&str] = &["command", "cmd", "commandline", "script", "commands"];
 /// How many values are looked at.
 const MAX_VALUES: usize = 20_000;
 
@@ -27,6 +30,14 @@ pub(crate) struct Arguments<'a> {
     pub(crate) patches: Vec<&'a str>,
     /// Texts in arguments whose meaning is not known.
     pub(crate) unknown: Vec<&'a str>,
+    /// Lists in these arguments, which can be the words of a command.
+    pub(crate) lists: Vec<&'a Value>,
+    /// Texts in arguments that change what a command does: only rules that deny or ask look at them.
+    pub(crate) beside: Vec<&'a str>,
+    /// The names and values of variables for a command.
+    pub(crate) variables: Vec<(&'a str, &'a str)>,
+    /// The name of the first argument with further words, which only commands take, and of a command inside of another argument.
+    pub(crate) words_name: Option<&'a str>,
     /// The name of the first argument that is a path and no address.
     pub(crate) path_name: Option<&'a str>,
     /// The name of the first argument that is an address and no path.
@@ -49,7 +60,8 @@ pub(crate) struct Arguments<'a> {
 
 impl Arguments<'_> {
     fn targets(&self) -> usize {
-        self.paths.len() + self.globs.len() + self.urls.len() + self.unknown.len()
+        let further = self.unknown.len() + self.beside.len() + self.variables.len();
+        self.paths.len() + self.globs.len() + self.urls.len() + further
     }
 }
 
@@ -106,6 +118,8 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
             }
             if is(ENVIRONMENT_KEYS) && !is_empty(value) {
                 found.environment = true;
+                variables(value, &mut found.variables);
+                texts(value, &mut found.beside);
                 found.doubt = found.doubt.or_else(|| Some(name.chars().take(64).collect()));
             }
             if !matches!(value, Value::Null | Value::Bool(false)) {
@@ -115,7 +129,16 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
                 found.text = found.text.or(Some(&**name).filter(|_| is(TEXT_KEYS)));
                 found.deletion = found.deletion.or(Some(&**name).filter(|_| is_deletion));
             }
-            is_known |= is(COMMAND_KEYS) || is(ARGUMENT_KEYS) || is(ENVIRONMENT_KEYS) || is(CHANGE_KEYS);
+            let is_inner_command = !is_top && COMMAND_NAMES.contains(&&*key);
+            if (is(ARGUMENT_KEYS) || is_inner_command) && !is_empty(value) {
+                found.words_name = found.words_name.or(Some(name));
+                texts(value, &mut found.beside);
+                found.lists.push(value);
+            }
+            if is_top && is(EXECUTE_KEYS) {
+                texts(value, &mut found.beside);
+            }
+            is_known |= is(COMMAND_KEYS) || (is(ARGUMENT_KEYS) && is_top) || is(ENVIRONMENT_KEYS) || is(CHANGE_KEYS);
             let is_text = matches!(value, Value::String(_) | Value::Array(_));
             let is_path = is(PATH_KEYS) || (!is_known && is_text && PATH_ENDS.iter().any(|end| key.ends_with(end)));
             if is_path {
@@ -155,6 +178,9 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
             if !is_known && (!is_empty(value) || is_off) {
                 found.doubt = found.doubt.or_else(|| Some(name.chars().take(64).collect()));
                 texts(value, &mut found.unknown);
+                found.lists.push(value);
+                // The name can be that of a file, too.
+                found.unknown.extend(Some(&**name).filter(|name| !is_top && name.contains(['/', '.'])));
             }
             let mut inner = vec![value];
             while let Some(value) = inner.pop() {
@@ -179,11 +205,39 @@ fn is_delete(value: &Value) -> bool {
     value.as_str().is_some_and(|way| ["delete", "remove", "unlink"].contains(&&*way.to_lowercase()))
 }
 
+/// The variables in an object, or in a list of texts or of objects with a name and a value.
+fn variables<'a>(value: &'a Value, found: &mut Vec<(&'a str, &'a str)>) {
+    let text = |value: &'a Value| value.as_str();
+    match value {
+        Value::String(lines) => found.extend(lines.lines().take(MAX_TARGETS).filter_map(|line| line.split_once('='))),
+        Value::Array(items) => {
+            for item in items.iter().take(MAX_TARGETS + 1) {
+                match (item, item.get("name").and_then(text), item.get("value").and_then(text)) {
+                    (_, Some(name), value) => found.push((name, value.unwrap_or_default())),
+                    (Value::String(item), ..) => found.extend(item.split_once('=')),
+                    _ => {}
+                }
+            }
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter().take(MAX_TARGETS + 1);
+            found.extend(fields.map(|(name, value)| (&**name, text(value).unwrap_or_default())));
+        }
+        _ => {}
+    }
+}
+
 /// Whether a value can name a target, although the argument usually does not.
 fn is_target(key: &str, value: &Value) -> bool {
+    // A name is harmless for texts, numbers and switches. Only some have lists or objects.
+    let text = match value {
+        Value::String(text) => text,
+        Value::Array(_) | Value::Object(_) => return !is_empty(value) && !STRUCTURED_KEYS.contains(&key),
+        _ => return false,
+    };
     // The options of searches have one letter, and are no texts.
-    let Value::String(text) = value else { return false };
     key.len() == 1
+        || (OPTION_KEYS.contains(&key) && text.starts_with('-'))
         || (NAME_KEYS.contains(&key) && (text.contains(['/', '\\']) || text.starts_with('~') || text == ".."))
 }
 

@@ -346,6 +346,67 @@ pub(super) const NEUTRAL_KEYS: &[&str] = &[
     "nomatches",
 ];
 
+/// Harmless arguments that have lists or objects: ranges of lines, texts to search for, changes and tasks.
+pub(super) const STRUCTURED_KEYS: &[&str] = &[
+    "content",
+    "contents",
+    "text",
+    "filetext",
+    "body",
+    "data",
+    "old",
+    "new",
+    "oldstring",
+    "newstring",
+    "oldtext",
+    "newtext",
+    "lines",
+    "linerange",
+    "viewrange",
+    "page",
+    "pages",
+    "pattern",
+    "patterns",
+    "query",
+    "queries",
+    "search",
+    "todos",
+    "plan",
+    "task",
+    "tasks",
+    "edit",
+    "edits",
+    "operation",
+    "operations",
+    "action",
+    "files",
+    "filechange",
+    "add",
+    "update",
+    "delete",
+    "hunks",
+    "value",
+    "filefilteringoptions",
+    "parsedcmd",
+    "prefixrule",
+    "sideeffects",
+];
+/// Harmless arguments whose values a program can take for options.
+pub(super) const OPTION_KEYS: &[&str] = &[
+    "type",
+    "types",
+    "sort",
+    "sortby",
+    "order",
+    "format",
+    "encoding",
+    "mode",
+    "outputmode",
+    "outputformat",
+    "language",
+    "lang",
+];
+
 /// What the names of arguments that are paths end with.
 pub(super) const PATH_ENDS: &[&str] =
     &["path", "paths", "pathname", "file", "files", "filename", "fileuri", "folder", "directory"];

@@ -15,6 +15,7 @@ use std::rc::Rc;
 
 use crate::kinds::Kind;
 use crate::programs::{self, Danger};
+pub(crate) use variables::is_program_variable;
 pub(crate) use word::Word;
 use wrappers::Hidden;
 pub(crate) use wrappers::{base_name, changes_directory};

@@ -1,7 +1,7 @@
 //! Variables that name programs or code.
 
 /// Whether programs run what a variable says, or load code from where it says.
-pub(super) fn is_program_variable(name: &str) -> bool {
+pub(crate) fn is_program_variable(name: &str) -> bool {
     const STARTS: &[&str] = &[
         "GIT_",
         "LD_",

@@ -84,6 +84,15 @@ impl Taker<'_> {
         if items.is_empty() {
             return self.opaque(kind, "the arguments name no command");
         }
+        // The environment is judged as assignments before the command.
+        if let Some((name, value)) = self.known.variables.iter().find(|(name, _)| command::is_program_variable(name)) {
+            items.push(Item::Opaque {
+                text: format!("{name}={value}"),
+                reason: "a variable is set that can name another command".to_owned(),
+                shadow: true,
+                of_command: false,
+            });
+        }
         let place = Place::of(&items, base, self.work_dir);
         if place.leaves() {
             altered = altered.or(Some("it runs outside of the working directory, or in a folder that is not known"));

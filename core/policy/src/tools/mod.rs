@@ -5,6 +5,8 @@ mod comparisons;
 mod further;
 mod operands;
 mod patches;
+mod requests;
+mod unknown;
 
 use std::path::Path;
 use std::rc::Rc;
@@ -22,8 +24,6 @@ use crate::{Call, host};
 use further::{is_extended, ungrouped};
 use patches::patch_paths;
 
-/// How many addresses are looked for in the texts of a call.
-const MAX_ADDRESSES: usize = 100;
 /// How many files the words of the commands of a call may name.
 const MAX_OPERANDS: usize = 200;
 
@@ -254,6 +254,7 @@ pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs, budget: &Rc<B
     }
     taker.take_further_paths();
     taker.add_unknown(by_name.or(by_agent));
+    taker.add_named_tool();
     if taker.known.is_cut {
         taker.opaque(by_agent.or(by_name), "it has more targets than are looked at");
     }
@@ -293,10 +294,13 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// Adds the kind that the agent states for a tool of an MCP server. The name allows such a call: it is a shadow.
+    /// Adds the kind that the agent states for a tool of an MCP server. The name allows such a call unless the kind changes something.
     fn add_stated_kind(&mut self, kind: Kind) {
         self.opaque(Some(kind), "the agent states another kind than the name");
-        if let Some(part) = self.parts.last_mut() {
+        // A command that is the title says nothing more.
+        let is_title = kind == Kind::Execute && self.command_name().is_some();
+        let changes = !is_title && matches!(kind, Kind::Execute | Kind::Edit | Kind::Delete | Kind::Move);
+        if let Some(part) = self.parts.last_mut().filter(|_| !changes) {
             (part.shadow, part.hides) = (true, true);
         }
     }
@@ -304,11 +308,12 @@ impl<'a> Taker<'a> {
     /// Another target than those of its kind makes the meaning of a call unknown: a request that also names a file or a command,
     /// a file that comes with a command or an address, and a command that comes with a file.
     fn doubt_other_targets(&mut self, kind: Kind) {
+        let words = self.known.words_name;
         let other = match kind {
             Kind::Execute => self.known.beside_command,
             Kind::Think | Kind::Mcp => None,
-            Kind::Fetch => self.known.path_name.or_else(|| self.command_name()),
-            _ => self.known.url_name.or_else(|| self.command_name().filter(|_| !self.is_editor())),
+            Kind::Fetch => self.known.path_name.or_else(|| self.command_name()).or(words),
+            _ => self.known.url_name.or_else(|| self.command_name().filter(|_| !self.is_editor())).or(words),
         };
         // Arguments that say how a file is changed say something else than the kind.
         let other = other.or(match kind {
@@ -319,21 +324,6 @@ impl<'a> Taker<'a> {
         });
         let other = other.map(|name| name.chars().take(64).collect());
         self.known.doubt = self.known.doubt.take().or(other);
-    }
-
-    /// Adds the texts of arguments whose meaning is not known, for rules that deny or ask.
-    fn add_unknown(&mut self, kind: Option<Kind>) {
-        let is_file = |kind: &Kind| !matches!(kind, Kind::Execute | Kind::Fetch | Kind::Think | Kind::Mcp);
-        for text in std::mem::take(&mut self.known.unknown) {
-            let target = match kind {
-                Some(Kind::Fetch) if self.needs.hosts => Target::Host(host::parse(text)),
-                Some(kind) if self.needs.paths && is_file(&kind) => self.file_target(Some(kind), text),
-                _ => return,
-            };
-            let mut part = Part::new(kind, target);
-            part.shadow = true;
-            self.parts.push(part);
-        }
     }
 
     fn opaque(&mut self, kind: Option<Kind>, reason: &str) {
@@ -405,7 +395,7 @@ impl<'a> Taker<'a> {
     fn command_name(&self) -> Option<&str> {
         let is_command = |(name, value): &(&String, &Value)| {
             let name = arguments::key(name);
-            !value.is_null() && matches!(&*name, "command" | "cmd" | "commandline" | "script" | "commands")
+            !value.is_null() && arguments::COMMAND_NAMES.contains(&&*name)
         };
         self.call.arguments?.iter().find(is_command).map(|(name, _)| &**name)
     }
@@ -541,42 +531,6 @@ impl<'a> Taker<'a> {
                 target => target,
             };
             self.add(Some(kind), target);
-        }
-    }
-
-    fn take_hosts(&mut self, kind: Option<Kind>) {
-        /// Longer addresses in a text are cut.
-        const MAX_ADDRESS: usize = 2048;
-        let mut hosts: Vec<host::Host> = self.known.urls.iter().map(|text| host::parse(text)).collect();
-        // Some tools take the address inside of a text for the model.
-        let (texts, mut is_cut) = self.call.arguments.map(all_texts).unwrap_or_default();
-        for text in texts {
-            for (at, _) in text.match_indices("://") {
-                if hosts.len() >= MAX_ADDRESSES {
-                    is_cut = true;
-                    break;
-                }
-                let scheme = text[..at].bytes().rev().take(16).take_while(u8::is_ascii_alphanumeric).count();
-                let rest = &text[at..];
-                let end = rest
-                    .char_indices()
-                    .take(MAX_ADDRESS)
-                    .find(|(_, c)| c.is_whitespace() || matches!(c, '"' | '<' | '>'))
-                    .map_or_else(
-                        || rest.char_indices().nth(MAX_ADDRESS).map_or(rest.len(), |(at, _)| at),
-                        |(at, _)| at,
-                    );
-                hosts.push(host::parse(&text[at - scheme..at + end]));
-            }
-        }
-        if hosts.is_empty() || is_cut {
-            self.opaque(
-                kind,
-                if is_cut { "it has more addresses than are looked at" } else { "the arguments name no address" },
-            );
-        }
-        for host in hosts {
-            self.add(kind, Target::Host(host));
         }
     }
 }

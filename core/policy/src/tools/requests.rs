@@ -1,0 +1,65 @@
+//! The addresses of requests, also those inside of other texts.
+
+use super::{Taker, Target};
+use crate::arguments::all_texts;
+use crate::host;
+use crate::kinds::Kind;
+
+/// How many addresses are looked for in the texts of a call.
+const MAX_ADDRESSES: usize = 100;
+
+/// Finds the addresses with a scheme in a text, also those that are escaped. Returns whether there are more.
+pub(super) fn find_addresses(text: &str, found: &mut Vec<String>) -> bool {
+    /// Longer addresses in a text are cut.
+    const MAX_ADDRESS: usize = 2048;
+    /// How often an address can be escaped.
+    const MAX_ESCAPES: usize = 3;
+    /// Escapes in longer texts are not read.
+    const MAX_ESCAPED: usize = 64 << 10;
+    let mut unescaped = None;
+    for _ in 0..=MAX_ESCAPES {
+        let text = unescaped.as_deref().unwrap_or(text);
+        for (at, _) in text.match_indices("://") {
+            if found.len() >= MAX_ADDRESSES {
+                return true;
+            }
+            let scheme = text[..at].bytes().rev().take(16).take_while(u8::is_ascii_alphanumeric).count();
+            let rest = &text[at..];
+            let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '<' | '>');
+            let end = rest.char_indices().take(MAX_ADDRESS).find(|(_, c)| is_end(*c)).map(|(at, _)| at);
+            let end = end.unwrap_or_else(|| rest.char_indices().nth(MAX_ADDRESS).map_or(rest.len(), |(at, _)| at));
+            let address = &text[at - scheme..at + end];
+            if !found.iter().any(|known| known == address) {
+                found.push(address.to_owned());
+            }
+        }
+        if text.len() > MAX_ESCAPED {
+            return ["%3a", "%3A", "%25"].iter().any(|escape| text.contains(escape));
+        }
+        match host::unescaped(text) {
+            Some(plain) => unescaped = Some(plain),
+            None => return false,
+        }
+    }
+    false
+}
+
+impl Taker<'_> {
+    pub(super) fn take_hosts(&mut self, kind: Option<Kind>) {
+        let mut hosts: Vec<host::Host> = self.known.urls.iter().map(|text| host::parse(text)).collect();
+        // Some tools take the address inside of a text for the model.
+        let (texts, mut is_cut) = self.call.arguments.map(all_texts).unwrap_or_default();
+        let mut found = Vec::new();
+        is_cut |= texts.into_iter().any(|text| find_addresses(text, &mut found));
+        hosts.extend(found.iter().map(|text| host::parse(text)));
+        if hosts.is_empty() || is_cut {
+            self.opaque(
+                kind,
+                if is_cut { "it has more addresses than are looked at" } else { "the arguments name no address" },
+            );
+        }
+        for host in hosts {
+            self.add(kind, Target::Host(host));
+        }
+    }
+}

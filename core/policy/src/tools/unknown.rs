@@ -1,0 +1,145 @@
+//! Arguments whose meaning is not known, for rules that deny or ask.
+
+use serde_json::Value;
+
+use super::operands::Place;
+use super::requests::find_addresses;
+use super::{Part, Taker, Target};
+use crate::arguments::{self, texts};
+use crate::command::{self, Item};
+use crate::host;
+use crate::kinds::{Kind, mcp_names};
+use crate::mcp::{McpName, plain_name};
+use crate::path::resolve;
+
+/// How many texts are looked at as commands, and how long they are.
+const MAX_COMMANDS: usize = 32;
+const MAX_COMMAND: usize = 4096;
+/// Arguments that name a server of MCP, and its tool.
+const SERVERS: &[&str] =
+    &["server", "servername", "serverid", "mcpserver", "mcpservername", "mcp", "connector", "integration"];
+const TOOLS: &[&str] =
+    &["tool", "toolname", "mcptool", "mcptoolname", "name", "method", "function", "functionname", "operation"];
+
+/// The texts in a text that is JSON.
+fn inner_texts(text: &str) -> Vec<String> {
+    const MAX_JSON: usize = 64 << 10;
+    if text.len() > MAX_JSON || !text.trim_start().starts_with(['{', '[']) {
+        return Vec::new();
+    }
+    let mut open: Vec<Value> = serde_json::from_str(text).into_iter().collect();
+    let mut found = Vec::new();
+    while let Some(value) = open.pop() {
+        match value {
+            Value::String(text) => found.push(text),
+            Value::Array(items) => open.extend(items),
+            Value::Object(fields) => open.extend(fields.into_iter().map(|(_, value)| value)),
+            _ => {}
+        }
+    }
+    found
+}
+
+impl Taker<'_> {
+    /// Adds the texts of arguments whose meaning is not known: they can be files, addresses and commands.
+    pub(super) fn add_unknown(&mut self, kind: Option<Kind>) {
+        if matches!(kind, Some(Kind::Mcp | Kind::Think)) {
+            return;
+        }
+        let runs = kind == Some(Kind::Execute) || (kind.is_none() && self.command_name().is_some());
+        let mut unknown = std::mem::take(&mut self.known.unknown);
+        if runs || self.known.words_name.is_some() {
+            unknown.append(&mut self.known.beside);
+            unknown.extend(self.known.variables.iter().map(|(_, value)| *value));
+        }
+        if runs {
+            let is_directory = |path: &&str| self.known.directories.iter().any(|known| known.as_str() == Some(path));
+            unknown.extend(self.known.paths.iter().copied().filter(|path| !is_directory(path)));
+            unknown.extend(self.known.globs.iter().chain(&self.known.urls).copied());
+        }
+        unknown.retain(|text| !text.is_empty());
+        let inner: Vec<String> = unknown.iter().flat_map(|text| inner_texts(text)).collect();
+        let mut addresses = Vec::new();
+        let mut items = Vec::new();
+        for (at, text) in unknown.iter().copied().chain(inner.iter().map(|text| &**text)).enumerate() {
+            self.add_unknown_target(kind, text);
+            if kind != Some(Kind::Fetch) && self.needs.hosts && find_addresses(text, &mut addresses) {
+                self.opaque(Some(Kind::Fetch), "it has more addresses than are looked at");
+                if let Some(part) = self.parts.last_mut() {
+                    (part.shadow, part.hides) = (true, true);
+                }
+            }
+            if at < MAX_COMMANDS && text.len() <= MAX_COMMAND {
+                command::take_text(text, &mut items);
+            }
+        }
+        for list in self.known.lists.iter().take(MAX_COMMANDS) {
+            let mut words = Vec::new();
+            if let Value::Array(_) = list {
+                texts(list, &mut words);
+            }
+            if words.len() > 1 {
+                words.reverse();
+                command::take_words(&words, &mut items);
+            }
+        }
+        for address in addresses {
+            self.add_shadow(None, Target::Host(host::parse(&address)));
+        }
+        let place = Place::of(&[], resolve(".", self.work_dir, self.work_dir), self.work_dir);
+        for item in items {
+            match item {
+                Item::Command { mut command, .. } => {
+                    self.add_operands(&mut command, true, &place);
+                    self.add_shadow(None, Target::Command(command));
+                }
+                Item::Opaque { text, reason, .. } => self.add_shadow(None, Target::opaque(text, reason)),
+                _ => {}
+            }
+        }
+    }
+
+    fn add_unknown_target(&mut self, kind: Option<Kind>, text: &str) {
+        let is_file = |kind: &Kind| !matches!(kind, Kind::Execute | Kind::Fetch | Kind::Think | Kind::Mcp);
+        if kind == Some(Kind::Fetch) && self.needs.hosts {
+            self.add_shadow(kind, Target::Host(host::parse(text)));
+        }
+        if self.needs.paths {
+            let kind = kind.filter(is_file);
+            let target = self.file_target(kind, text);
+            self.add_shadow(kind, target);
+        }
+    }
+
+    fn add_shadow(&mut self, kind: Option<Kind>, target: Target) {
+        let mut part = Part::new(kind, target);
+        part.shadow = true;
+        self.parts.push(part);
+    }
+
+    /// Adds the tool of a server of MCP that arguments name, for a tool that calls others.
+    pub(super) fn add_named_tool(&mut self) {
+        /// More names are not looked at.
+        const MAX_NAMES: usize = 8;
+        let Some(arguments) = self.call.arguments else { return };
+        let named = |keys: &[&str]| {
+            let mut found = Vec::new();
+            let meant = arguments.iter().filter(|(name, _)| keys.contains(&&*arguments::key(name)));
+            meant.for_each(|(_, value)| texts(value, &mut found));
+            found
+        };
+        let (servers, tools) = (named(SERVERS), named(TOOLS));
+        if servers.len().max(tools.len()) > MAX_NAMES {
+            return self.opaque(Some(Kind::Mcp), "it names more tools than are looked at");
+        }
+        for tool in &tools {
+            let mut names = mcp_names(tool);
+            names.extend(servers.iter().map(|server| McpName::new(server, tool)));
+            if names.is_empty() && plain_name(self.call.name).contains("mcp") && mcp_names(self.call.name).is_empty() {
+                self.opaque(Some(Kind::Mcp), "it calls a tool of a server that is not known");
+            } else if !names.is_empty() {
+                self.add_shadow(Some(Kind::Mcp), Target::Mcp(names));
+            }
+        }
+    }
+}
