@@ -365,7 +365,7 @@ class _Handlers:
 SESSION = 1 << 60
 START = {"op": "start", "span": 1, "parent": None, "name": "chat", "kind": "client", "attributes": {}, "time": 1}
 END = {"op": "end", "span": 1, "time": 2, "error": None}
-JOB: tuple[Any, ...] = ("job", 1, SESSION, "tool", 0, {}, True, 1)
+JOB: tuple[Any, ...] = ("job", 1, SESSION, "tool", 0, {}, "t1", True, 1)
 
 
 def traced_mailbox(monkeypatch: pytest.MonkeyPatch, spans: Spans, *deliveries: Any) -> tuple[LoopMailbox, _Handlers]:
