@@ -17,6 +17,7 @@ struct Source {
     files: Vec<Files>,
     subcommands: Vec<Names>,
     texts: Vec<Texts>,
+    patterns: Vec<Patterns>,
 }
 
 #[derive(Deserialize)]
@@ -39,6 +40,36 @@ struct Texts {
     options: Vec<String>,
 }
 
+/// Words that are patterns for names of files.
+#[derive(Debug, Deserialize)]
+struct Patterns {
+    names: Vec<String>,
+    /// The pattern is the value of one of these options.
+    #[serde(default)]
+    options: Vec<String>,
+    /// The words that are no options are patterns, too.
+    #[serde(default)]
+    operands: bool,
+}
+
+/// Options of programs whose value is a regular expression for paths.
+const REGEX: [&str; 6] = ["-regex", "-iregex", "-G", "--file-search-regex", "-p", "--full-path"];
+
+/// Whether the pattern at a place is a regular expression for paths.
+pub(crate) fn is_regex(words: &[Word], at: usize) -> bool {
+    let name = words.first().and_then(Word::literal).map(base_name).unwrap_or_default();
+    let is_option = |word: &Word| REGEX.contains(&word.text());
+    match &*name {
+        "find" | "ag" => is_option(&words[at - 1]) || (name == "ag" && words[at].text().starts_with('-')),
+        "fd" | "fdfind" => {
+            let is_full = |text: &str| text.starts_with("--fu") || (!text.starts_with("--") && text.contains('p'));
+            words[at].text().contains(['*', '[', '(', '|', '?', '+', '{', '\\'])
+                && words.iter().skip(1).any(|word| word.text().starts_with('-') && is_full(word.text()))
+        }
+        _ => false,
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Effect {
@@ -55,12 +86,13 @@ struct Table {
     of_git: HashMap<String, Effect>,
     with_subcommands: HashSet<String>,
     texts: Vec<Texts>,
+    patterns: Vec<Patterns>,
 }
 
 impl Table {
     fn read() -> Self {
         let source: Source = toml::from_str(include_str!("files.toml")).unwrap_or_default();
-        let mut table = Self { texts: source.texts, ..Self::default() };
+        let mut table = Self { texts: source.texts, patterns: source.patterns, ..Self::default() };
         for files in source.files {
             let map = if files.of.is_some() { &mut table.of_git } else { &mut table.files };
             map.extend(files.names.into_iter().map(|name| (name, files.effect)));
@@ -68,6 +100,11 @@ impl Table {
         table.with_subcommands.extend(source.subcommands.into_iter().flat_map(|row| row.names));
         table
     }
+}
+
+/// Whether the table has the program.
+pub(crate) fn is_known(name: &str) -> bool {
+    known(&TABLE.files, name).is_some() || TABLE.with_subcommands.contains(&base_name(name))
 }
 
 /// The words that a use of files is about.
@@ -189,6 +226,30 @@ impl FileUses {
         self.uses.iter().copied().filter(is_meant)
     }
 
+    /// The kinds of its uses.
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
+        let is_unknown = self.uses.iter().any(|of| of.kind.is_none());
+        let further = [Some(Kind::Read), is_unknown.then_some(Kind::Edit)].into_iter().flatten();
+        let mut kinds: Vec<Kind> = self.uses.iter().filter_map(|of| of.kind).collect();
+        for kind in further {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        kinds
+    }
+
+    /// The patterns for names of files in the words, and their places.
+    pub(crate) fn patterns<'w>(&self, words: &'w [Word]) -> impl Iterator<Item = (usize, &'w str)> {
+        let name = words.first().and_then(Word::literal).map(base_name).unwrap_or_default();
+        let rows: Vec<&Patterns> = TABLE.patterns.iter().filter(|row| row.names.contains(&name)).collect();
+        let end = if rows.is_empty() { 1 } else { words.len() };
+        (1..end).filter_map(move |at| {
+            let text = words[at].text();
+            rows.iter().find_map(|row| row.pattern(words[at - 1].text(), text)).map(|pattern| (at, pattern))
+        })
+    }
+
     /// Whether the word is certainly a file, unless it is an option.
     pub(crate) fn is_file(&self, at: usize) -> bool {
         at > self.files_from
@@ -204,6 +265,34 @@ impl FileUses {
         // Git takes `HEAD` for a commit, not for a file.
         let is_commit = self.is_git && text == "HEAD" && !self.is_file(at);
         self.subcommand != Some(at) && !is_commit && !self.texts.is_some_and(is_text)
+    }
+}
+
+impl Patterns {
+    /// The pattern in a word, or in the value that it has as an option.
+    fn pattern<'w>(&self, before: &str, text: &'w str) -> Option<&'w str> {
+        if !text.starts_with('-') {
+            return (self.operands || self.options.iter().any(|option| option_fits(option, before))).then_some(text);
+        }
+        self.options.iter().find_map(|option| {
+            if option.starts_with("--") {
+                return text.split_once('=').filter(|(name, _)| option_fits(option, name)).map(|(_, value)| value);
+            }
+            // A value behind a short option, which others can be joined with.
+            let letter = option.strip_prefix('-').filter(|letter| letter.len() == 1 && !text.starts_with("--"))?;
+            text.split_once(letter).map(|(_, value)| value.strip_prefix('=').unwrap_or(value))
+        })
+    }
+}
+
+/// Whether a word is an option of the table: as it is, abbreviated, or joined with others before it.
+fn option_fits(option: &str, word: &str) -> bool {
+    match option.strip_prefix("--") {
+        Some(long) => word.strip_prefix("--").is_some_and(|given| !given.is_empty() && long.starts_with(given)),
+        None if option.len() == 2 => {
+            word.starts_with('-') && !word.starts_with("--") && word.len() > 1 && word.ends_with(&option[1..])
+        }
+        None => word == option,
     }
 }
 

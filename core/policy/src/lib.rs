@@ -38,6 +38,7 @@ mod presets;
 mod programs;
 mod rule;
 mod rules;
+mod scripts;
 mod tools;
 mod warnings;
 mod work;

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use crate::command::{Word, base_name, runs_another};
+use crate::scripts::{is_plain_awk, is_plain_jq, is_plain_sed, sed_scripts};
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::read);
 
@@ -78,6 +79,9 @@ struct Row {
     /// The words of `runs` can be repeated.
     #[serde(default)]
     repeats: bool,
+    /// Options are not abbreviated.
+    #[serde(default)]
+    exact: bool,
     /// Words that begin with `+` are no operands.
     #[serde(default)]
     formats: bool,
@@ -120,10 +124,22 @@ pub(crate) struct Danger {
     pub(crate) effect: &'static str,
 }
 
+impl Danger {
+    /// Whether the program takes names of files, commits or commands from its input or from a file.
+    pub(crate) fn is_from_elsewhere(&self) -> bool {
+        self.effect.contains("from elsewhere") || (self.option.starts_with('@') && self.option.len() > 1)
+    }
+}
+
 /// The name by which the table knows a program: `python3.11` is `python`.
 pub(crate) fn known<'a, T>(map: &'a HashMap<String, T>, name: &str) -> Option<&'a T> {
     let name = base_name(name);
     map.get(&name).or_else(|| map.get(name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'))))
+}
+
+/// Whether the table has the program.
+pub(crate) fn is_known(name: &str) -> bool {
+    known(&TABLE.rows, name).is_some()
 }
 
 /// Whether the words of the program are addresses.
@@ -134,11 +150,15 @@ pub(crate) fn is_network(name: &str) -> bool {
 /// Returns the words of a command that write files, run programs or reach the network.
 pub(crate) fn dangers(words: &[Word]) -> Vec<Danger> {
     let mut found = Vec::new();
-    if let Some(rows) = words.first().and_then(Word::literal).and_then(|name| known(&TABLE.rows, name)) {
-        rows.iter().for_each(|row| row.find(words, 0, &mut found));
+    if let Some(name) = words.first().and_then(Word::literal) {
+        let rows = [known(&TABLE.rows, name), TABLE.rows.get(ANY)];
+        rows.into_iter().flatten().flatten().for_each(|row| row.find(words, 0, &mut found));
     }
     found
 }
+
+/// The name of the rows that are about each program.
+const ANY: &str = "*";
 
 /// Programs in commands of programs are judged on their own up to this depth. Behind it, all words have to be spelled.
 const MAX_DEPTH: u32 = 3;
@@ -167,6 +187,8 @@ impl Row {
             Some("sed") => sed_scripts(words),
             _ => Vec::new(),
         };
+        // Its options have several values, so each word can be the script.
+        let is_jq = self.scripts.as_deref() == Some("jq");
         for (at, script) in &scripts {
             if !is_plain_sed(script) {
                 add(*at, words[*at].text());
@@ -175,10 +197,15 @@ impl Row {
         for (at, word) in words.iter().enumerate().skip(1) {
             let text = word.text();
             let is_option = is_option(text);
+            let was_value = std::mem::take(&mut is_value);
             let is_cluster = self.cluster && at == 1 && !is_option;
+            // Behind `--`, a script can begin with `-`.
+            if is_option && self.scripts.is_some() && words[at - 1].text() == "--" {
+                add(at, text);
+            }
             if let Some(option) = self.option(text, at) {
                 add(at, &option);
-            } else if self.contains(text) {
+            } else if self.contains(text) || (is_jq && !is_plain_jq(text)) {
                 add(at, text);
             } else if self.starts_like_option(text) || ((is_option || is_cluster) && self.is_unknown(text, is_cluster))
             {
@@ -188,7 +215,7 @@ impl Row {
                 if is_first && !self.options_first.iter().any(|known| known == text) {
                     add(at, text);
                 }
-            } else if at < from || std::mem::take(&mut is_value) || (self.formats && text.starts_with('+')) {
+            } else if at < from || was_value || (self.formats && text.starts_with('+')) {
             } else {
                 // Behind an option of a program whose options are not known, the word can be its value.
                 let may_be_value = self.always && self.spelled.is_some() && self.may_have_value(words[at - 1].text());
@@ -211,7 +238,7 @@ impl Row {
                     add(at, text);
                 }
             }
-            is_value = is_option && self.has_value(text);
+            is_value = is_option && !was_value && self.has_value(text);
         }
     }
 
@@ -359,6 +386,9 @@ impl Row {
         let name = text.split('=').next().unwrap_or(text);
         let is_any = |known: &&String| {
             let known = &***known;
+            if self.exact {
+                return name == known;
+            }
             if known == "+" {
                 return text.starts_with('+');
             }
@@ -399,63 +429,6 @@ pub(crate) fn first_operand(words: &[Word]) -> Option<usize> {
     }
 }
 
-/// The scripts of sed that options name, and the words that they are in.
-fn sed_scripts(words: &[Word]) -> Vec<(usize, &str)> {
-    let mut found = Vec::new();
-    let mut at = 1;
-    while let Some(text) = words.get(at).map(Word::text) {
-        let value = match text.strip_prefix("--") {
-            Some(long) => {
-                let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
-                (!name.is_empty() && "expression".starts_with(name)).then_some(value)
-            }
-            // Behind other short options, which can have a value of their own, any `e` may begin a script.
-            None if text.starts_with('-') => {
-                text.split_once('e').map(|(_, value)| Some(value).filter(|value| !value.is_empty()))
-            }
-            None => None,
-        };
-        match value {
-            Some(Some(value)) => found.push((at, value)),
-            Some(None) => {
-                at += 1;
-                found.extend(words.get(at).map(|word| (at, word.text())));
-            }
-            None => {}
-        }
-        at += 1;
-    }
-    found
-}
-
-/// Whether a script of sed only prints, deletes or replaces: one command, without files and programs.
-fn is_plain_sed(script: &str) -> bool {
-    if script.contains(['\n', '\\', ';', '{', '}']) {
-        return false;
-    }
-    let command = script.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '$' | ','));
-    let command = match command.strip_prefix('/') {
-        Some(rest) => rest.split_once('/').map_or("?", |(_, command)| command),
-        None => command,
-    };
-    match command.strip_prefix('s') {
-        Some(rest) => {
-            let Some(delimiter) = rest.chars().next().filter(char::is_ascii_punctuation) else { return false };
-            let parts: Vec<&str> = rest.split(delimiter).collect();
-            parts.len() == 4 && parts[3].chars().all(|flag| flag.is_ascii_digit() || "gpiI".contains(flag))
-        }
-        None => matches!(command.trim_start_matches('!'), "p" | "d" | "q" | "="),
-    }
-}
-
-/// Whether a script of awk runs nothing and writes nothing.
-fn is_plain_awk(script: &str) -> bool {
-    !script.contains(['|', '>', '@', '<'])
-        && !["system", "getline", "close", "fflush", "ARGV", "ARGC", "ENVIRON", "PROCINFO"]
-            .iter()
-            .any(|word| script.contains(word))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -493,6 +466,16 @@ mod tests {
             "sed -ep -ew y",
             "sed -n p --expr 1e y",
             "awk -We x",
+            "awk -F : BEGIN{system(1)}",
+            "awk -v a=1 BEGIN{system(1)}",
+            "awk -F -v BEGIN{system(1)}",
+            "awk --assign a=1 {print}",
+            "awk -- -v",
+            "sed -l 5 wx",
+            "git show --stdi",
+            "git cat-file --batch",
+            "x --files-from y",
+            "R -e 1",
             "git log --outp x",
             "git diff --ext-diff",
             "git grep -O./evil",
@@ -566,6 +549,9 @@ mod tests {
             "git --no-pager log",
             "git commit -m x",
             "sed -e p x.txt",
+            "awk -F , {print$1} x",
+            "awk -v a=1 {print} x",
+            "x --files y",
             "sed -n -e 1,5p -e /a/d x.txt",
             "sed --expression=p x.txt",
             "curl -H a:b https://a.example",

@@ -13,8 +13,9 @@ mod wrappers;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
+use crate::file_use;
 use crate::kinds::Kind;
-use crate::programs::{self, Danger};
+use crate::programs::{self, Danger, is_network};
 pub(crate) use variables::is_program_variable;
 pub(crate) use word::Word;
 use wrappers::Hidden;
@@ -32,6 +33,8 @@ const MAX_WORDS: usize = 2000;
 const MAX_SEGMENTS: usize = 300;
 /// How many items a call may have.
 const MAX_ITEMS: usize = 3000;
+/// How many bytes of texts a call may have, with those inside of others and the ones that cannot be decided.
+const MAX_BYTES: usize = 6 * shell::MAX_TEXT;
 
 /// A simple command.
 #[derive(Clone, Debug)]
@@ -99,6 +102,8 @@ pub(crate) enum Item {
         command: Command,
         /// It may run, as a part of another command: only rules that deny or ask look at it.
         shadow: bool,
+        /// It is among the words of a command of which nothing is known.
+        may_run: bool,
     },
     /// A file is written.
     Write(Word),
@@ -119,7 +124,7 @@ pub(crate) enum Item {
 
 /// Takes a text for a shell apart.
 pub(crate) fn take_text(text: &str, items: &mut Vec<Item>) {
-    Walker { items, whole: None }.take(text, 0, false);
+    Walker::new(items).take(text, 0, false);
 }
 
 /// The files that a text may write or read, of which nothing else is known.
@@ -130,7 +135,7 @@ pub(crate) fn maybe_files(text: &str) -> impl Iterator<Item = Item> {
 /// Takes a command apart whose words are known.
 pub(crate) fn take_words(words: &[&str], items: &mut Vec<Item>) {
     let literal: Rc<[Word]> = words.iter().map(|word| Word::Literal((*word).to_owned())).collect();
-    let mut walker = Walker { items, whole: None };
+    let mut walker = Walker::new(items);
     if let [shell, flag, script] = words
         && wrappers::is_system_shell(shell)
         && matches!(*flag, "-c" | "-lc")
@@ -146,10 +151,43 @@ struct Walker<'a> {
     items: &'a mut Vec<Item>,
     /// The text that is being read, until a command that runs an unknown one has taken it: the command can come from another part.
     whole: Option<String>,
+    /// How many bytes may still be looked at.
+    bytes_left: usize,
+    /// A word of a command of which nothing is known is being read.
+    is_in_words: bool,
 }
 
-impl Walker<'_> {
+impl<'a> Walker<'a> {
+    fn new(items: &'a mut Vec<Item>) -> Self {
+        Self { items, whole: None, bytes_left: MAX_BYTES, is_in_words: false }
+    }
+
+    /// Takes bytes off the limit of the call. Behind it, nothing is looked at, and the call cannot be decided.
+    fn spend(&mut self, bytes: usize) -> bool {
+        let had_bytes = self.bytes_left > 0;
+        // The rest of a longer text is not looked at in any case.
+        self.bytes_left = self.bytes_left.saturating_sub(bytes.min(shell::MAX_TEXT));
+        if had_bytes && self.bytes_left == 0 {
+            self.add_rest("it has too many texts inside of others");
+        }
+        self.bytes_left > 0
+    }
+
+    /// Adds what was not looked at.
+    fn add_rest(&mut self, reason: &str) {
+        self.items.push(Item::Opaque {
+            text: String::new(),
+            reason: reason.to_owned(),
+            shadow: false,
+            of_command: false,
+        });
+        self.items.extend(maybe_files("><"));
+    }
+
     fn take(&mut self, text: &str, depth: u32, shadow: bool) {
+        if !self.spend(text.len()) {
+            return;
+        }
         if depth > MAX_DEPTH {
             return self.unread(text, "it nests too deep".to_owned(), shadow);
         }
@@ -196,25 +234,23 @@ impl Walker<'_> {
         if self.items.len() < MAX_ITEMS {
             self.items.push(item);
         } else if self.items.len() == MAX_ITEMS {
-            self.items.push(Item::Opaque {
-                text: String::new(),
-                reason: "it has too many parts".to_owned(),
-                shadow: false,
-                of_command: false,
-            });
-            self.items.extend(maybe_files("><"));
+            self.add_rest("it has too many parts");
         }
     }
 
     /// Adds a text of which not even the redirections are known.
     fn unread(&mut self, text: &str, reason: String, shadow: bool) {
         self.opaque(text, reason, shadow);
-        if !shadow {
+        if !shadow && self.spend(text.len()) && self.spend(text.len()) {
             maybe_files(text).for_each(|item| self.push(item));
         }
     }
 
     fn opaque(&mut self, text: &str, reason: String, shadow: bool) {
+        // The words of the text are compared, too.
+        if !self.spend(text.len()) {
+            return;
+        }
         self.push(Item::Opaque { text: text.to_owned(), reason, shadow, of_command: false });
     }
 
@@ -222,7 +258,7 @@ impl Walker<'_> {
         let dangers = if shadow { Vec::new() } else { programs::dangers(&all[from..]) };
         let command =
             Command { all: Rc::clone(all), from, altered, dangers, outside: Vec::new(), lower: OnceCell::new() };
-        self.push(Item::Command { command, shadow });
+        self.push(Item::Command { command, shadow, may_run: false });
     }
 
     /// Adds a simple command, and what it runs in turn.
@@ -254,7 +290,12 @@ impl Walker<'_> {
             if words.len() > MAX_INNER {
                 self.opaque(&text(), "it has too many words for a command that runs another one".to_owned(), true);
             }
+            let mut bytes: usize = words.iter().map(|word| word.text().len()).sum();
             for (at, word) in words.iter().enumerate().take(budget).skip(1) {
+                bytes -= words[at - 1].text().len();
+                if !self.spend(bytes) {
+                    break;
+                }
                 self.push_command(all, from + at, None, true);
                 if let Word::Literal(inner) = word
                     && chain == 0
@@ -264,6 +305,9 @@ impl Walker<'_> {
                 }
             }
             documents.iter().for_each(|document| self.take(document, depth + 1, true));
+        }
+        if hidden == Hidden::Nothing && !runs && !starts && !shadow && is_unknown(words) {
+            self.add_words_that_may_run(all, from);
         }
         match hidden {
             Hidden::Nothing if runs => self.push(Item::Opaque {
@@ -280,6 +324,36 @@ impl Walker<'_> {
                 let reason = format!("`{name}` runs another command that is not known");
                 let text = self.whole.take().unwrap_or_else(text);
                 self.opaque(&text, reason, shadow);
+            }
+        }
+    }
+
+    /// Adds the commands that can begin in the words of a program that is not known, which may run them.
+    fn add_words_that_may_run(&mut self, all: &Rc<[Word]>, from: usize) {
+        let end = all.len().min(from + MAX_INNER / 2);
+        for at in from + 1..end {
+            let Word::Literal(inner) = &all[at] else { continue };
+            if inner.is_empty() || inner.starts_with(['-', '+']) {
+                continue;
+            }
+            if !self.spend(all[at..].iter().map(|word| word.text().len()).sum()) {
+                return;
+            }
+            let start = self.items.len();
+            self.push_command(all, at, None, true);
+            if inner.contains(char::is_whitespace) && !self.is_in_words {
+                self.is_in_words = true;
+                self.take(inner, 1, true);
+                self.is_in_words = false;
+            }
+            for mut item in self.items.split_off(start) {
+                match &mut item {
+                    Item::Command { may_run, .. } => *may_run = true,
+                    // The word can be any text.
+                    Item::Opaque { shadow: true, .. } => continue,
+                    _ => {}
+                }
+                self.items.push(item);
             }
         }
     }
@@ -313,8 +387,60 @@ pub(crate) fn runs_another(words: &[Word]) -> bool {
     wrappers::hidden(words) != Hidden::Nothing || wrappers::is_shell(words)
 }
 
+/// Whether nothing is known of what a program does with its words.
+fn is_unknown(words: &[Word]) -> bool {
+    let Some(name) = words.first().and_then(Word::literal) else { return false };
+    !(programs::is_known(name) || file_use::is_known(name) || wrappers::is_of_shell(name) || is_network(name))
+}
+
 /// The names of the commands of a text, if it is recognised and all names are known.
 pub(crate) fn names(text: &str) -> Option<Vec<String>> {
     let read = shell::recognise(text).ok()?;
     read.simple.iter().map(|simple| simple.words.first()?.literal().map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_texts_share_the_limit() {
+        let pieces = [
+            "eval \"",
+            "sh -c \"",
+            "bash -lc \"",
+            "git bisect run \"",
+            "env sh -c \"",
+            "xargs sh -c \"",
+            "find . -exec sh -c \"",
+            "eval \"$(",
+            "su -c '",
+            "wrapper 'a b' ",
+        ];
+        for piece in pieces {
+            for size in [2000, 12_000, 24_000, shell::MAX_TEXT, 1 << 20] {
+                let text = piece.repeat(size / piece.len());
+                let mut items = Vec::new();
+                take_text(&text, &mut items);
+                let bytes = |item: &Item| match item {
+                    Item::Command { command, .. } => command.words().iter().map(|word| word.text().len()).sum(),
+                    Item::MaybeFile { text, .. } | Item::Opaque { text, .. } => text.len().min(shell::MAX_TEXT),
+                    Item::Write(word) | Item::Read(word) => word.text().len(),
+                };
+                let all: usize = items.iter().map(bytes).sum();
+                // The last text can be longer than what is left.
+                assert!(all <= MAX_BYTES + 4 * shell::MAX_TEXT, "{piece} {size}: {all} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn text_beyond_the_limit_cannot_be_decided() {
+        let mut items = Vec::new();
+        let mut walker = Walker::new(&mut items);
+        walker.bytes_left = 10;
+        walker.take("sh -c 'git status'; ls", 0, false);
+        let is_rest = |item: &Item| matches!(item, Item::Opaque { shadow: false, .. });
+        assert!(items.iter().any(is_rest), "{items:?}");
+    }
 }

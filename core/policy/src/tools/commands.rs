@@ -102,7 +102,8 @@ impl Taker<'_> {
         let mut in_folder = Vec::new();
         for item in items {
             match item {
-                Item::Command { mut command, shadow } => {
+                Item::Command { command, may_run: true, .. } => self.add_word_that_may_run(kind, command),
+                Item::Command { mut command, shadow, may_run: false } => {
                     let is_move = command::changes_directory(command.words());
                     command.altered = command.altered.or(altered.filter(|_| !is_move || !moves));
                     self.add_operands(&mut command, shadow, &place);
@@ -138,6 +139,17 @@ impl Taker<'_> {
                 }
             }
         }
+    }
+
+    /// Adds a command that can begin in the words of a program of which nothing is known. A rule that spells the words of the program
+    /// allows it.
+    fn add_word_that_may_run(&mut self, kind: Option<Kind>, command: command::Command) {
+        let is_program = |part: &&Part| !part.shadow && matches!(part.target, Target::Command(_));
+        let program = self.parts.iter().rev().find(is_program).map(Part::of_command);
+        let mut part = Part::new(kind, Target::Command(command));
+        (part.shadow, part.hides, part.vague) = (true, true, true);
+        (part.spelled, part.is_name) = (program, true);
+        self.parts.push(part);
     }
 
     fn add_redirection(&mut self, kind: Kind, word: &Word, moves: bool, base: &Path, shadow: bool) {

@@ -2,6 +2,7 @@
 
 mod commands;
 mod comparisons;
+mod elsewhere;
 mod further;
 mod operands;
 mod patches;

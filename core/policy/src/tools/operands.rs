@@ -32,7 +32,7 @@ impl Place {
         let moves: Vec<&[Word]> = items
             .iter()
             .filter_map(|item| match item {
-                Item::Command { command, shadow: false } if command::changes_directory(command.words()) => {
+                Item::Command { command, shadow: false, .. } if command::changes_directory(command.words()) => {
                     Some(command.words())
                 }
                 _ => None,
@@ -70,7 +70,7 @@ impl Place {
     }
 
     /// The path that a text names.
-    fn resolve(&self, text: &str, work_dir: &WorkDir) -> FilePath {
+    pub(super) fn resolve(&self, text: &str, work_dir: &WorkDir) -> FilePath {
         let path = resolve(text, &self.base_dir, work_dir);
         if !self.moves || is_absolute(text) {
             return path;
@@ -183,6 +183,9 @@ impl Taker<'_> {
             }
         }
         command.outside = outside;
+        if self.needs.paths {
+            self.add_elsewhere(command, &files, shadow, place);
+        }
         if !shadow {
             let folders: Vec<&Path> = folders.into_iter().flatten().collect();
             comparisons::mark(command, self.work_dir, &folders);
@@ -190,7 +193,7 @@ impl Taker<'_> {
     }
 
     /// Adds the rest of the words, which is not looked at.
-    fn add_rest(&mut self, command: &Command) {
+    pub(super) fn add_rest(&mut self, command: &Command) {
         if self.operands <= MAX_OPERANDS && (self.needs.paths || self.needs.hosts) {
             let reason = "it names more files than are looked at".to_owned();
             let mut part = Part::new(Some(Kind::Execute), Target::opaque(command.text(), reason));
@@ -222,7 +225,7 @@ impl Taker<'_> {
     }
 
     /// Adds what a command does with a file that a word may name.
-    fn add_file(
+    pub(super) fn add_file(
         &mut self,
         files: &FileUses,
         uses: impl Iterator<Item = Use>,

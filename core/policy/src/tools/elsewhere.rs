@@ -1,0 +1,136 @@
+//! Files that a command reads although no word is their path: names from its input, objects of git, and patterns.
+
+use super::operands::Place;
+use super::{MAX_OPERANDS, Part, Taker, Target};
+use crate::command::{Command, Word};
+use crate::file_use::{FileUses, is_regex};
+use crate::kinds::Kind;
+use crate::path::GlobUse;
+use crate::programs::first_operand;
+
+impl Taker<'_> {
+    /// Adds the files that a command takes from elsewhere.
+    pub(super) fn add_elsewhere(&mut self, command: &Command, files: &FileUses, shadow: bool, place: &Place) {
+        let words = command.words();
+        let patterns: Vec<(usize, &str)> = files.patterns(words).collect();
+        for (at, pattern) in &patterns {
+            // A pattern that begins with `/` begins at the folder that is searched.
+            let name = pattern.trim_start_matches('/');
+            if self.operands >= MAX_OPERANDS {
+                self.add_rest(command);
+                break;
+            }
+            self.operands += 1;
+            if !pattern.starts_with('!') && !name.is_empty() {
+                let path = place.resolve(name, self.work_dir).into_glob(GlobUse::Search);
+                self.add_file(files, files.of_word(words, *at), path, &words[*at], true, place);
+            }
+        }
+        let why = if let Some(danger) = command.dangers.iter().find(|danger| danger.is_from_elsewhere()) {
+            format!("`{}` takes names or a script from elsewhere", danger.option)
+        } else if let Some(at) = unknown_object(words).filter(|_| files.is_git) {
+            format!("`{}` may be any file of the repository", words[at].text())
+        } else if let Some((_, pattern)) = patterns.iter().find(|(at, _)| is_regex(words, *at)) {
+            format!("`{pattern}` is a regular expression for names of files")
+        } else {
+            return;
+        };
+        for kind in files.kinds() {
+            let mut part = Part::new(Some(kind), Target::opaque(command.text(), why.clone()));
+            (part.shadow, part.hides) = (true, true);
+            if !shadow {
+                // A rule that spells the whole command allows what its program does.
+                let mut whole = Part::new(Some(Kind::Execute), Target::Command(command.clone()));
+                whole.doubt = self.known.doubt.clone();
+                (part.spelled, part.is_name) = (Some(Box::new(whole)), true);
+            }
+            self.parts.push(part);
+        }
+    }
+}
+
+/// The word of a command of git that names an object by its hash: it can be a file, or a folder.
+fn unknown_object(words: &[Word]) -> Option<usize> {
+    let first = first_operand(words)?;
+    let operands = || {
+        let is_operand = |at: &usize| !words[*at].text().starts_with('-');
+        // Elsewhere, `--` can be the value of an option.
+        let ends = matches!(words[first].text(), "show" | "diff" | "diff-tree");
+        (first + 1..words.len()).take_while(move |at| !ends || words[*at].text() != "--").filter(is_operand)
+    };
+    let is_alone = operands().count() + words.iter().filter(|word| word.text() == "--").count() == 1;
+    match words[first].text() {
+        "show" | "grep" | "archive" | "restore" | "read-tree" | "unpack-file" | "merge-tree" | "merge-file" => {}
+        // These show the type and the size.
+        "cat-file" if matches!(words.get(first + 1).map(Word::text), Some("-t" | "-s" | "-e")) => return None,
+        "cat-file" => {}
+        // Alone, it has to be a commit.
+        "checkout" | "diff" | "difftool" | "diff-tree" | "diff-index" | "diff-files" => {
+            return operands().find(|at| {
+                let text = words[*at].text();
+                is_hash(text) && (!is_alone || text.contains("..") || text.contains(':'))
+            });
+        }
+        // Behind a hash, the name begins at the folder that the hash stands for.
+        "blame" | "annotate" | "log" | "whatchanged" | "ls-tree" | "rev-parse" | "rev-list" => return None,
+        _ => return operands().find(|at| words[*at].text().contains(':') && is_hash(words[*at].text())),
+    }
+    operands().find(|at| is_hash(words[*at].text()))
+}
+
+/// Whether a word can name an object of git by its hash, also in a range, and as `git describe` names it.
+fn is_hash(text: &str) -> bool {
+    /// Shorter hashes are not accepted.
+    const SHORTEST: usize = 4;
+    let begins = |text: &str| {
+        let rest = text.trim_start_matches(|c: char| c.is_ascii_hexdigit());
+        text.len() - rest.len() >= SHORTEST && (rest.is_empty() || rest.starts_with(['^', '~', ':', '@']))
+    };
+    text.split("..").any(|end| {
+        let end = end.trim_start_matches(['.', '^']);
+        begins(end) || end.match_indices("-g").any(|(at, _)| begins(&end[at + 2..]))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hash_is_found_in_every_form() {
+        for text in ["ea3edc8", "EA3E", "ea3e^{blob}", "^ea3e", "HEAD..ea3e", "ea3e...HEAD", "v1-3-gea3e", "ea3e:key"] {
+            assert!(is_hash(text), "{text}");
+        }
+        for text in ["HEAD", "HEAD~1000", "main", "v1.2.2024", "ea3", "feature", "HEAD:ea3e", "ea3edc8x", ":ea3e"] {
+            assert!(!is_hash(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn object_is_unknown_if_it_is_named_by_hash() {
+        let find = |command: &str| {
+            let words: Vec<Word> = command.split(' ').map(|word| Word::Literal(word.to_owned())).collect();
+            unknown_object(&words)
+        };
+        for command in [
+            "git show ea3edc8",
+            "git --no-pager show -s ea3e",
+            "git cat-file -p ea3e",
+            "git cat-file blob ea3e",
+            "git diff ea3e e69d",
+            "git diff ea3e..e69d",
+            "git diff ea3e -- a.txt",
+            "git grep x ea3e",
+            "git grep -e -- ea3e",
+            "git stash apply ea3e:x",
+            "git checkout ea3e -- key",
+        ] {
+            assert!(find(command).is_some(), "{command}");
+        }
+        for command in
+            ["git show HEAD", "git diff ea3edc8", "git log -p ea3e", "git cat-file -t ea3e", "git checkout ea3e"]
+        {
+            assert_eq!(find(command), None, "{command}");
+        }
+    }
+}
