@@ -1,17 +1,26 @@
 //! What `run` and `verify` print: text on the standard output, and lines about it on the standard error.
 
 use std::io::{self, IsTerminal, Write};
+use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kimi_agent_protocol::printable::{printable, visible_json, visible_line};
 use serde::Serialize;
+use tokio::sync::Notify;
 
 use crate::Failure;
 
-/// The two outputs. Lines never end up inside of a line of text.
+/// Begins and ends what only the command can print: reverse video. Text of an agent has no control characters.
+const MARK: &str = "\x1b[7m";
+const UNMARK: &str = "\x1b[0m";
+/// How many bytes wait at most until a question is answered, before the events of the turn wait, too.
+const MAX_HELD: usize = 4 << 20;
+
+/// The two outputs. Lines never end up inside of a line of text. Until a question is answered, nothing else is printed.
 #[derive(Debug)]
 pub(crate) struct Console {
     state: Mutex<State>,
+    answered: Notify,
     is_quiet: bool,
     /// Whether both outputs may be the same terminal.
     is_shared: bool,
@@ -27,13 +36,26 @@ struct State {
     has_return: bool,
     /// The failure that ended the standard output.
     failure: Option<io::Error>,
+    /// Whether a question waits for its answer.
+    is_asking: bool,
+    /// The output that waits for the answer.
+    held: Vec<(Stream, String)>,
+    held_bytes: usize,
+    /// How many notes were left out, because too much waits.
+    left_out: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stream {
+    Out,
+    Err,
 }
 
 impl Console {
     /// With `is_quiet`, no notes are written.
     pub(crate) fn new(is_quiet: bool) -> Self {
         let is_shared = io::stdout().is_terminal() && io::stderr().is_terminal();
-        Self { state: Mutex::default(), is_quiet, is_shared }
+        Self { state: Mutex::default(), answered: Notify::new(), is_quiet, is_shared }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -62,11 +84,11 @@ impl Console {
             return;
         }
         let mut state = self.state();
-        let whole = if std::mem::take(&mut state.has_return) { format!("\r{piece}") } else { piece.to_owned() };
+        let whole = if mem::take(&mut state.has_return) { format!("\r{piece}") } else { piece.to_owned() };
         let piece = whole.strip_suffix('\r').unwrap_or(&whole);
         state.has_return = piece.len() < whole.len();
         let mut shown = String::new();
-        if std::mem::take(&mut state.needs_break) && state.is_mid_line {
+        if mem::take(&mut state.needs_break) && state.is_mid_line {
             shown.push('\n');
         }
         shown.push_str(&printable(piece));
@@ -82,7 +104,7 @@ impl Console {
     /// Ends the last line of text.
     pub(crate) fn end_text(&self) {
         let mut state = self.state();
-        if std::mem::take(&mut state.is_mid_line) {
+        if mem::take(&mut state.is_mid_line) {
             state.write("\n");
         }
     }
@@ -101,28 +123,125 @@ impl Console {
 
     /// Writes a line on the standard error, also if no notes are wanted.
     pub(crate) fn warn(&self, text: &str) {
-        self.ask(&format!("{}\n", visible_line(text)));
-    }
-
-    /// Writes a question on the standard error, whose answer follows on the same line.
-    pub(crate) fn ask(&self, question: &str) {
         let mut state = self.state();
-        if self.is_shared && std::mem::take(&mut state.is_mid_line) {
+        if state.is_asking && state.held_bytes >= MAX_HELD {
+            state.left_out += 1;
+            return;
+        }
+        if self.is_shared && mem::take(&mut state.is_mid_line) {
             state.write("\n");
         }
-        // A closed standard error cannot show anything, and the turn continues.
-        let mut err = io::stderr().lock();
-        err.write_all(printable(question).as_bytes()).and_then(|()| err.flush()).ok();
+        state.write_to(Stream::Err, &format!("{}\n", visible_line(text)));
+    }
+
+    /// Writes a line of the command itself on the standard error, also while a question waits.
+    pub(crate) fn announce(&self, text: &str) {
+        if self.is_quiet {
+            return;
+        }
+        let state = self.state();
+        match state.is_asking {
+            true => write_stderr(&format!("\n{}\n", marked(text))),
+            false => {
+                drop(state);
+                self.warn(text);
+            }
+        }
+    }
+
+    /// Begins a question. Until it ends, nothing of the agent is printed.
+    pub(crate) fn begin_question(&self) {
+        let mut state = self.state();
+        if self.is_shared && mem::take(&mut state.is_mid_line) {
+            state.write("\n");
+        }
+        state.is_asking = true;
+    }
+
+    /// Writes lines of the question that has begun on the standard error.
+    pub(crate) fn question(&self, lines: &str) {
+        let _state = self.state();
+        let shown: String = printable(lines).lines().map(|line| format!("{MARK}?{UNMARK} {line}\n")).collect();
+        write_stderr(&shown);
+    }
+
+    /// Writes how to answer the question. The answer follows on the same line.
+    pub(crate) fn choices(&self, text: &str) {
+        let _state = self.state();
+        write_stderr(&format!("{} ", marked(text)));
+    }
+
+    /// Ends the question if there is one, and prints the output that waits.
+    pub(crate) fn end_question(&self, is_answered: bool) {
+        let mut state = self.state();
+        if !state.is_asking {
+            return;
+        }
+        if !is_answered {
+            write_stderr(&format!("\n{}\n", marked("withdrawn: the agent does not wait for this answer any more")));
+        }
+        state.is_asking = false;
+        state.held_bytes = 0;
+        for (stream, text) in mem::take(&mut state.held) {
+            state.write_to(stream, &text);
+        }
+        let left_out = mem::take(&mut state.left_out);
+        drop(state);
+        if left_out > 0 {
+            self.note(&format!("{left_out} notes were left out, because too many came before the answer"));
+        }
+        self.answered.notify_waiters();
+    }
+
+    /// Waits until there is room for more output.
+    pub(crate) async fn room(&self) {
+        loop {
+            let answered = self.answered.notified();
+            if self.state().held_bytes < MAX_HELD {
+                return;
+            }
+            answered.await;
+        }
     }
 }
 
 impl State {
     fn write(&mut self, text: &str) {
-        if self.failure.is_some() {
+        self.write_to(Stream::Out, text);
+    }
+
+    fn write_to(&mut self, stream: Stream, text: &str) {
+        if self.is_asking {
+            self.held_bytes += text.len();
+            match self.held.last_mut() {
+                Some((last, held)) if *last == stream => held.push_str(text),
+                _ => self.held.push((stream, text.to_owned())),
+            }
             return;
         }
-        self.failure = crate::write_stdout(text.as_bytes()).err();
+        match stream {
+            Stream::Err => write_stderr(text),
+            Stream::Out if self.failure.is_none() => self.failure = crate::write_stdout(text.as_bytes()).err(),
+            Stream::Out => {}
+        }
     }
+}
+
+/// Returns a line that only the command can print.
+fn marked(text: &str) -> String {
+    format!("{MARK}{}{UNMARK}", visible_line(text))
+}
+
+/// Writes to the standard error. If it is closed, nothing can be shown, and the turn continues.
+fn write_stderr(text: &str) {
+    let mut err = io::stderr().lock();
+    err.write_all(text.as_bytes()).and_then(|()| err.flush()).ok();
+}
+
+/// Lets a terminal of Windows show marks. Others do so from the beginning.
+pub(crate) fn enable_marks() {
+    #[cfg(windows)]
+    ::console::Term::stderr().features().colors_supported();
 }
 
 /// Returns a value as a line of JSON. It does not become a `Value`, which cannot hold all JSON that an agent sends.

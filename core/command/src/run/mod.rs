@@ -65,6 +65,8 @@ pub(crate) async fn run(arguments: RunArguments) -> Result<i32, Failure> {
         }
         outcome => outcome,
     };
+    // Nothing waits for an answer any more.
+    console.end_question(false);
     // Without its output the turn was cancelled, or its answer is lost.
     console.check().and(outcome)
 }
@@ -151,13 +153,13 @@ async fn turn(
                 if cancelling.is_some() {
                     return Err(Failure::Cancelled);
                 }
-                console.note("cancelling; press Ctrl-C again to end immediately");
+                console.announce("cancelling; press Ctrl-C again to end immediately");
                 cancelling = Some(Box::pin(cancelled(session)));
             }
             () = async { match &mut cancelling { Some(end) => end.await, None => std::future::pending().await } } => {
                 cancelling = Some(Box::pin(std::future::pending()));
             }
-            event = turn.next() => match event {
+            event = async { console.room().await; turn.next().await } => match event {
                 Some(Ok(event)) => report.event(&event),
                 Some(Err(error)) => failure = Some(error),
                 None => break,

@@ -53,7 +53,16 @@ pub(crate) fn whole(call: &ToolCallInfo) -> String {
         }
         _ => format!(" {}", Value::Object(arguments.clone())),
     });
-    whole_line(&format!("{}{}", call.name, arguments.unwrap_or_default()))
+    let is_argument = |path: &str| call.arguments.iter().flat_map(Map::values).any(|value| value == path);
+    let paths: Vec<&str> = paths(call).map(|(_, path)| path).filter(|path| !is_argument(path)).collect();
+    let paths = if paths.is_empty() { String::new() } else { format!("; paths: {}", paths.join(", ")) };
+    whole_line(&format!("{}{}{paths}", call.name, arguments.unwrap_or_default()))
+}
+
+/// Returns the paths that the agent names for the call in addition to its arguments. The policy decides about them, too.
+fn paths(call: &ToolCallInfo) -> impl Iterator<Item = (&'static str, &str)> {
+    let locations = call.locations.iter().flatten().map(|path| ("path", path.as_str()));
+    locations.chain(call.diffs.iter().flatten().map(|path| ("changed file", path.as_str())))
 }
 
 /// Returns the lines of all that a person decides about: the tool, its arguments, the directory, and what the agent says
@@ -74,6 +83,9 @@ pub(crate) fn decided(request: &ApprovalRequest, work_dir: &Path) -> Vec<String>
     };
     let call = request.tool_call.get();
     field("tool", call.map_or(&request.sender, |call| &call.name));
+    if call.is_some_and(|call| call.name != request.sender) {
+        field("sender", &request.sender);
+    }
     if let Some(kind) = call.and_then(|call| call.kind.as_ref()) {
         field("kind", ToolKind::as_str(kind));
     }
@@ -86,6 +98,12 @@ pub(crate) fn decided(request: &ApprovalRequest, work_dir: &Path) -> Vec<String>
     }
     if call.is_none_or(|call| call.arguments.is_none()) {
         field("arguments", "not known");
+    }
+    for (what, path) in call.into_iter().flat_map(paths) {
+        field(what, path);
+    }
+    if call.is_some_and(|call| call.changed == Some(true)) {
+        field("changed", "the agent described this call differently before");
     }
     if !request.description.is_empty() {
         field("description", &request.description);
@@ -100,28 +118,28 @@ pub(crate) fn decided(request: &ApprovalRequest, work_dir: &Path) -> Vec<String>
     lines
 }
 
-/// The lines and characters of a page of a long action.
+/// The lines of a page of a long action, and the characters of a line, on the smallest usual terminal.
 const PAGE_LINES: usize = 20;
-const PAGE_CHARACTERS: usize = 1500;
+const COLUMNS: usize = 76;
 
 /// Returns the pages of an action. A line that is longer than a page continues on the next one.
 pub(crate) fn pages(lines: &[String]) -> Vec<String> {
     let mut pages = vec![String::new()];
-    let (mut height, mut width) = (0, 0);
+    let mut height = 0;
     for line in lines {
         let letters: Vec<char> = line.chars().collect();
-        for (at, piece) in letters.chunks(PAGE_CHARACTERS).enumerate() {
-            if height == PAGE_LINES || width + piece.len() > PAGE_CHARACTERS {
-                pages.push(String::new());
-                (height, width) = (0, 0);
-            }
+        for (at, piece) in letters.chunks((PAGE_LINES - 1) * COLUMNS).enumerate() {
             let continued = if at > 0 { "    … " } else { "" };
+            let rows = (continued.chars().count() + piece.len()).div_ceil(COLUMNS);
+            if height + rows > PAGE_LINES {
+                pages.push(String::new());
+                height = 0;
+            }
             let page = pages.last_mut().expect("there is a page");
             page.push_str(continued);
             page.extend(piece);
             page.push('\n');
-            height += 1;
-            width += piece.len();
+            height += rows;
         }
     }
     pages
@@ -176,10 +194,35 @@ mod tests {
     }
 
     #[test]
+    fn paths_of_an_action_are_shown() {
+        let mut request = request("ls");
+        let call = json!({
+            "id": "t", "name": "Edit", "kind": "edit", "arguments": {"path": "a.txt"}, "locations": ["/etc/shadow"],
+            "diffs": ["/etc/pass\u{200b}wd"], "changed": true,
+        });
+        request.tool_call = serde_json::from_value::<ToolCallInfo>(call).expect("a call").into();
+        let lines = decided(&request, Path::new("/srv/app"));
+        for part in [
+            "  sender: Shell",
+            "  path: /etc/shadow",
+            r"  changed file: /etc/pass\u200bwd",
+            "described this call differently",
+        ] {
+            assert!(lines.iter().any(|line| line.contains(part)), "{part}: {lines:#?}");
+        }
+        let line = whole(request.tool_call.get().expect("a call"));
+        assert_eq!(line, r"Edit a.txt; paths: /etc/shadow, /etc/pass\u200bwd");
+    }
+
+    #[test]
     fn long_action_has_pages() {
         let lines: Vec<String> = (0..50).map(|n| n.to_string()).chain(["x".repeat(4000)]).collect();
         let pages = pages(&lines);
-        assert!(pages.len() >= 5 && pages.iter().all(|page| page.len() < 2 * PAGE_CHARACTERS), "{}", pages.len());
+        assert!(
+            pages.len() >= 5 && pages.iter().all(|page| page.len() < (PAGE_LINES + 1) * COLUMNS),
+            "{}",
+            pages.len()
+        );
         let all: String = pages.concat().chars().filter(|letter| *letter == 'x').collect();
         assert_eq!(all.len(), 4000);
     }
