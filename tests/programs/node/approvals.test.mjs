@@ -18,6 +18,7 @@ const SCRIPT = [
   [write("a.txt", `Write ${ATTACK}\u202e`), { text: "You said {{last.response}}." }],
   [write("b.txt", "Write b.txt")],
   [write("c.txt", "Write c.txt"), { text: "You said {{last.response}}." }],
+  [write("e.txt", "Write e.txt")],
   [write("d.txt", "Write d.txt")],
 ];
 
@@ -43,8 +44,14 @@ describe("the approval page", { timeout: 120_000 }, () => {
     await page.keyboard.press("Enter");
     await page.waitForSelector(".approval");
   };
-  const press = (label) =>
-    page.evaluate((wanted) => [...document.querySelectorAll("button")].find((button) => button.textContent === wanted).click(), label);
+  const press = async (label) => {
+    const button = await page.waitForFunction(
+      (wanted) => [...document.querySelectorAll("button:enabled")].find((each) => each.textContent === wanted),
+      {},
+      label,
+    );
+    await button.click();
+  };
   const isWritten = (file) => existsSync(join(folder, file));
 
   test("a person approves, and the agent acts; text of the agent is only text", async () => {
@@ -80,11 +87,30 @@ describe("the approval page", { timeout: 120_000 }, () => {
     assert.equal(isWritten("c.txt"), true);
   });
 
+  test("an approval cannot be answered before it can be read", async () => {
+    await page.evaluate(() => {
+      const later = window.setTimeout;
+      window.setTimeout = (enable) => {
+        window.setTimeout = later;
+        window.enable = enable;
+      };
+    });
+    await prompt("Write");
+    const clicked = () =>
+      page.$$eval(".approval button", (buttons) => buttons.map((button) => (button.click(), button.disabled)));
+    assert.deepEqual(await clicked(), [true, true, true]);
+    await page.evaluate(() => window.enable());
+    await press("Reject");
+    await shows("#state", "finished");
+    assert.equal(isWritten("e.txt"), false);
+  });
+
   test("a cancelled turn withdraws its approval", async () => {
     await prompt("Write");
     await press("Stop");
     await shows("#state", "cancelled");
     assert.equal(await page.$(".approval"), null);
+    await shows("#answer", "[withdrawn]");
     assert.equal(isWritten("d.txt"), false);
   });
 

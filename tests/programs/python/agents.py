@@ -4,11 +4,18 @@ import asyncio
 import json
 import re
 import sys
+import threading
+import time
 
 import kimi_agent
 
 # Letters and marks that look like nothing.
 BLANKS = "\u034f\u115f\u1160\u2800\u3164\uffa0"
+
+# While a question waits, nothing else is printed.
+terminal = threading.Lock()
+# How many seconds a person reads before the question can be answered. A key that was on its way answers nothing.
+READING_TIME = 1.0
 
 # The option `executable`. The SDK knows the arguments and the protocol of each program.
 AGENTS: dict[str, str | list[str]] = {
@@ -31,9 +38,29 @@ def decide(request: kimi_agent.ApprovalRequest) -> kimi_agent.Approval:
     call = request.tool_call
     kind = (call.kind or call.name) if call else "unknown"
     arguments = call.arguments if call and call.arguments is not None else "unknown arguments"
-    print(f"\n[{kimi_agent.printable(kind)}] {shown(request.description)}: {shown(arguments)}")
-    answer = input("Approve? [y/N] ")
-    return "approve" if answer == "y" else "reject"
+    paths = [*(call.locations or ()), *(call.diffs or ())] if call else []
+    on = f" on {shown(paths)}" if paths else ""
+    with terminal:
+        print(f"\n[{kimi_agent.printable(kind)}] {shown(request.description)}: {shown(arguments)}{on}", flush=True)
+        discard_keys()
+        return "approve" if input("Approve? [y/N] ") == "y" else "reject"
+
+
+def discard_keys() -> None:
+    if sys.platform != "win32" and sys.stdin.isatty():
+        import termios
+
+        time.sleep(READING_TIME)
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+
+async def show(text: str) -> None:
+    while not terminal.acquire(blocking=False):
+        await asyncio.sleep(0.05)
+    try:
+        print(kimi_agent.printable(text), end="", flush=True)
+    finally:
+        terminal.release()
 
 
 async def main(name: str, prompt: str) -> int:
@@ -43,7 +70,7 @@ async def main(name: str, prompt: str) -> int:
             print(f"{session.server} speaks {session.protocol_version}, and can: {', '.join(able) or 'no extras'}")
             async with session.prompt(prompt) as turn:
                 async for text in turn.text_stream:
-                    print(kimi_agent.printable(text), end="", flush=True)
+                    await show(text)
                 result = await turn.result()
             print(f"\n{result.status}, {result.usage.total} tokens, {len(result.rejected)} rejected")
     except kimi_agent.KimiAgentError as error:

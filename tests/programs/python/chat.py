@@ -5,11 +5,18 @@ import json
 import re
 import signal
 import sys
+import termios
+import threading
+import time
 
 import kimi_agent
 
 # Letters and marks that look like nothing.
 BLANKS = "\u034f\u115f\u1160\u2800\u3164\uffa0"
+# While a question waits, nothing else is printed or asked.
+terminal = threading.Lock()
+# How many seconds a person reads before the question can be answered. A key that was on its way answers nothing.
+READING_TIME = 1.0
 
 
 def shown(value: object) -> str:
@@ -19,13 +26,27 @@ def shown(value: object) -> str:
     return re.sub(" {17,}", lambda run: f"[{len(run[0])} blanks]", text)
 
 
-async def ask(session: kimi_agent.Session, question: str) -> None:
-    async for event in session.prompt(question):
+async def show(text: str) -> None:
+    while not terminal.acquire(blocking=False):
+        await asyncio.sleep(0.05)
+    try:
+        print(kimi_agent.printable(text), end="", flush=True)
+    finally:
+        terminal.release()
+
+
+def question(text: str = "> ") -> str:
+    with terminal:
+        return input(text)
+
+
+async def ask(session: kimi_agent.Session, prompt: str) -> None:
+    async for event in session.prompt(prompt):
         match event:
             case kimi_agent.TextPart(text=text):
-                print(kimi_agent.printable(text), end="", flush=True)
+                await show(text)
             case kimi_agent.ToolCall(function=function):
-                print(f"\n[{kimi_agent.printable(function.name)}]", flush=True)
+                await show(f"\n[{function.name}]\n")
             case _:
                 pass
     print()
@@ -35,18 +56,25 @@ def approve(request: kimi_agent.ApprovalRequest) -> kimi_agent.Approval:
     call = request.tool_call
     # The description is the agent's. The arguments are what it does.
     arguments = call.arguments if call and call.arguments is not None else "unknown arguments"
-    answer = input(f"{shown(request.description)}: {shown(arguments)}? ")
-    return "approve" if answer == "y" else "reject"
+    paths = [*(call.locations or ()), *(call.diffs or ())] if call else []
+    with terminal:
+        # The agent's text cannot be in reverse video, because `printable` replaces the control characters.
+        print(
+            f"\n\x1b[7m{shown(request.description)}: {shown(arguments)}{f' on {shown(paths)}' if paths else ''}\x1b[0m"
+        )
+        time.sleep(READING_TIME)
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+        return "approve" if input("\x1b[7mApprove? [y/N]\x1b[0m ") == "y" else "reject"
 
 
 async def main() -> None:
     async with kimi_agent.create_session(work_dir=sys.argv[1], on_approval=approve) as session:
         while True:
             try:
-                question = await asyncio.to_thread(input, "> ")
+                prompt = await asyncio.to_thread(question)
             except EOFError:
                 break
-            answer = asyncio.create_task(ask(session, question))
+            answer = asyncio.create_task(ask(session, prompt))
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGINT, answer.cancel)
             try:

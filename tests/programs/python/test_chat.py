@@ -85,9 +85,12 @@ def test_ctrl_c_stops_answer_and_continues(program: str, agent: Callable[..., En
     terminal.expect("Still here.")
     terminal.expect("> ")
     if program == "chat.py":
-        terminal.type("Write\n")
+        # The second line was typed before the question, and is not its answer.
+        terminal.type("Write\nn\n")
         terminal.expect("[WriteFile]")
         terminal.expect('"Write notes": ')
+        terminal.expect("Approve? [y/N]")
+        assert "Done." not in terminal.shown
         terminal.type("y\n")
         terminal.expect("Done.")
         terminal.expect("> ")

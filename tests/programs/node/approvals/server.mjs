@@ -21,6 +21,13 @@ let busy = false;
 const write = (response, event) => response.write(`data: ${JSON.stringify(event)}\n\n`);
 const tell = (event) => browsers.forEach((response) => write(response, event));
 
+/** What the call does: its arguments, and the further paths that the agent names. */
+function input(call) {
+  const paths = [...(call?.locations ?? []), ...(call?.diffs ?? [])];
+  const on = paths.length > 0 ? ` on ${JSON.stringify(paths)}` : "";
+  return `${JSON.stringify(call?.arguments ?? "The arguments are not known.")}${on}`;
+}
+
 /** Waits until a person answers, or the turn ends. */
 function askPerson(request, { signal }) {
   const id = String((count += 1));
@@ -29,15 +36,15 @@ function askPerson(request, { signal }) {
     id,
     sender: shown(request.sender),
     description: shown(request.description),
-    input: shown(JSON.stringify(request.tool_call?.arguments ?? "The arguments are not known.")),
+    input: shown(input(request.tool_call)),
   };
   return new Promise((resolve) => {
-    const finish = (answer) => {
+    const finish = (answer, outcome = answer) => {
       if (!waiting.delete(id)) return;
-      tell({ type: "resolved", id, answer });
+      tell({ type: "resolved", id, answer: outcome });
       resolve(answer);
     };
-    signal.addEventListener("abort", () => finish("reject"));
+    signal.addEventListener("abort", () => finish("reject", "withdrawn"));
     waiting.set(id, { approval, finish });
     tell(approval);
   });

@@ -23,19 +23,25 @@ function send(event) {
   if (window && !window.isDestroyed()) window.webContents.send("agent:event", event);
 }
 
+/** What the call does: its arguments, and the further paths that the agent names. */
+function input(call) {
+  const paths = [...(call?.locations ?? []), ...(call?.diffs ?? [])];
+  const on = paths.length > 0 ? ` on ${JSON.stringify(paths)}` : "";
+  return `${JSON.stringify(call?.arguments ?? "The arguments are not known.")}${on}`;
+}
+
 /** Waits until the person answers, or the turn ends. */
 function askPerson(request, { signal }) {
   const id = String((count += 1));
   return new Promise((resolve) => {
-    const finish = (answer) => {
+    const finish = (answer, outcome = answer) => {
       if (!waiting.delete(id)) return;
-      send({ type: "resolved", id, answer });
+      send({ type: "resolved", id, answer: outcome });
       resolve(answer);
     };
-    signal.addEventListener("abort", () => finish("reject"));
+    signal.addEventListener("abort", () => finish("reject", "withdrawn"));
     waiting.set(id, finish);
-    const input = JSON.stringify(request.tool_call?.arguments ?? "The arguments are not known.");
-    send({ type: "approval", id, description: shown(request.description), input: shown(input) });
+    send({ type: "approval", id, description: shown(request.description), input: shown(input(request.tool_call)) });
   });
 }
 

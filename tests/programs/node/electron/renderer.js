@@ -1,6 +1,16 @@
 // The page. Texts of the agent are only ever text, never HTML.
 const find = (id) => document.getElementById(id);
 
+// If a box appears or moves, a click that was on its way answers nothing.
+const READING_TIME = 1000;
+let reading;
+const read = () => {
+  const buttons = () => document.querySelectorAll("#approvals button");
+  for (const button of buttons()) button.disabled = true;
+  clearTimeout(reading);
+  reading = setTimeout(() => buttons().forEach((button) => (button.disabled = false)), READING_TIME);
+};
+
 const show = {
   text: ({ text }) => find("answer").append(text),
   approval: ({ id, description, input }) => {
@@ -14,8 +24,12 @@ const show = {
       box.append(button);
     }
     find("approvals").append(box);
+    read();
   },
-  resolved: ({ id }) => find(`approval-${id}`)?.remove(),
+  resolved: ({ id }) => {
+    find(`approval-${id}`)?.remove();
+    read();
+  },
 };
 
 window.agent.onEvent((event) => show[event.type](event));
