@@ -58,7 +58,7 @@ const FILLED: usize = 64;
 impl Globs {
     pub(crate) fn new(glob: &str, budget: &Budget) -> Self {
         let new = |text: String| Alternative { ends: EndsAt::new(&text), tokens: tokens(&text), text };
-        let alternatives = alternatives(glob, budget).map(|texts| texts.into_iter().map(new).collect());
+        let alternatives = alternatives(glob.to_lowercase(), budget).map(|texts| texts.into_iter().map(new).collect());
         Self { ends: (glob.to_owned(), EndsAt::new(glob)), alternatives }
     }
 
@@ -138,8 +138,8 @@ impl<'a> Ends<'a> {
 }
 
 /// The globs that the braces of a glob stand for.
-fn alternatives(glob: &str, budget: &Budget) -> Option<Vec<String>> {
-    let mut open = vec![glob.to_lowercase()];
+pub(crate) fn alternatives(glob: String, budget: &Budget) -> Option<Vec<String>> {
+    let mut open = vec![glob];
     let mut done = Vec::new();
     while let Some(text) = open.pop() {
         if text.len() > MAX_LENGTH || open.len() + done.len() > MAX_ALTERNATIVES {

@@ -1,5 +1,6 @@
 //! Paths: resolving those of a tool call, and the globs of rules.
 
+mod expansion;
 mod words;
 mod work_dir;
 
@@ -12,6 +13,7 @@ use crate::glob::{Ends, EndsAt, Globs, is_glob};
 use crate::links::{expand_home, follow, is_remote, is_strange, normalized, of_process, slashed};
 use crate::rule::Certainty;
 use crate::work::Budget;
+use expansion::git_form;
 use words::{SOURCES, folded, rough};
 pub(crate) use work_dir::WorkDir;
 
@@ -25,6 +27,9 @@ const MAX_PARTS: usize = 128;
 pub(crate) struct FilePath {
     /// Every form that the path may have, for rules that deny: as written, and absolute and relative with and without links.
     forms: Vec<String>,
+    /// What a glob can stand for besides: files below the working directory, or behind links. A shell also follows links for `**`.
+    expanded: Vec<String>,
+    expanded_by_shell: Vec<String>,
     /// The absolute paths as written and with links followed. Both have to match an allow rule.
     lexical: PathBuf,
     resolved: PathBuf,
@@ -48,6 +53,13 @@ pub(crate) struct FilePath {
     is_word: bool,
     /// It may be any file.
     is_any_glob: bool,
+    /// It is a glob that leads through a link out of the working directory, or may.
+    leads_out: bool,
+    /// It is a glob whose files are too many to know.
+    is_unknown: bool,
+    is_unknown_to_shell: bool,
+    /// It is a glob that can be the working directory, or one that this is in.
+    is_around_dir: bool,
     other_forms: OnceCell<Vec<String>>,
     /// The forms as globs, and what is below them if that is meant.
     globs: OnceCell<Vec<[Option<Globs>; 2]>>,
@@ -67,6 +79,15 @@ pub(crate) enum GlobUse {
 
 /// Resolves a path of a tool call relative to `base`.
 pub(crate) fn resolve(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
+    let mut path = resolve_name(text, base, dir);
+    if is_glob(text) && !path.work_dirs[0].as_os_str().is_empty() {
+        path.expand(base, dir);
+    }
+    path
+}
+
+/// Resolves a path that is not taken for a glob.
+fn resolve_name(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
     let left = dir.left.get();
     if left == 0 || text.len() > MAX_TEXT || text.split(['/', '\\']).count() > MAX_PARTS {
         return FilePath::unreadable(text, dir);
@@ -105,6 +126,7 @@ pub(crate) fn resolve(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
     for absolute in [&lexical, &resolved].into_iter().chain(&others) {
         forms.push(slashed(absolute));
         forms.extend(work_dirs.iter().filter_map(|dir| absolute.strip_prefix(dir).ok()).map(slashed));
+        forms.extend(git_form(absolute, dir));
     }
     // The path of an address, such as `file:///etc/passwd`.
     if let Some((_, path)) = text.split_once("://") {
@@ -118,6 +140,8 @@ pub(crate) fn resolve(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
     let text = text.to_owned();
     FilePath {
         forms,
+        expanded: Vec::new(),
+        expanded_by_shell: Vec::new(),
         lexical,
         resolved,
         others,
@@ -130,6 +154,10 @@ pub(crate) fn resolve(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
         whole: false,
         is_word: false,
         is_any_glob: false,
+        leads_out: false,
+        is_unknown: false,
+        is_unknown_to_shell: false,
+        is_around_dir: false,
         other_forms: OnceCell::new(),
         globs: OnceCell::new(),
         budget: Rc::clone(&dir.budget),
@@ -143,6 +171,8 @@ impl FilePath {
         let text = format!("{}…", text.chars().take(80).collect::<String>());
         Self {
             forms,
+            expanded: Vec::new(),
+            expanded_by_shell: Vec::new(),
             lexical: PathBuf::new(),
             resolved: PathBuf::new(),
             others: Vec::new(),
@@ -155,6 +185,10 @@ impl FilePath {
             whole: false,
             is_word: false,
             is_any_glob: false,
+            leads_out: false,
+            is_unknown: false,
+            is_unknown_to_shell: false,
+            is_around_dir: false,
             other_forms: OnceCell::new(),
             globs: OnceCell::new(),
             budget: Rc::clone(&dir.budget),
@@ -163,6 +197,10 @@ impl FilePath {
 
     /// Reads the path as a glob, if it is one. A glob of a search names files at any depth.
     pub(crate) fn into_glob(mut self, glob: GlobUse) -> Self {
+        if glob == GlobUse::Shell {
+            self.expanded.append(&mut self.expanded_by_shell);
+            self.is_unknown |= self.is_unknown_to_shell;
+        }
         if is_glob(&self.text) {
             self.glob = Some(glob);
             self.certain = false;
@@ -178,6 +216,9 @@ impl FilePath {
     /// What is below the path is meant, too: it is deleted or moved.
     pub(crate) fn with_content(mut self) -> Self {
         self.whole = !self.resolved.is_file();
+        if self.whole && self.is_around_dir {
+            self.expanded.push("**".to_owned());
+        }
         self
     }
 
@@ -209,25 +250,25 @@ impl FilePath {
 
     /// The names of folders and files in the path, in lower case.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.forms.iter().flat_map(|form| form.split(['/', '\\'])).filter(|name| !name.is_empty())
+        self.forms().flat_map(|form| form.split(['/', '\\'])).filter(|name| !name.is_empty())
     }
 
     /// What a comparison with a rule takes, in bytes that are compared. If both are globs, the comparison takes further work.
     pub(crate) fn weight(&self) -> usize {
         let parts = |form: &str| 1 + form.bytes().filter(|byte| *byte == b'/').count();
-        self.forms.iter().map(|form| form.len() * parts(form)).sum()
+        self.forms().map(|form| form.len() * parts(form)).sum()
     }
 
     /// The forms as globs, and what is below them if that is meant.
     fn globs(&self) -> &[[Option<Globs>; 2]] {
-        let below = |form: &String| self.whole.then(|| Globs::new(&format!("{form}/**"), &self.budget));
-        let globs = |form: &String| [Some(Globs::new(form, &self.budget)), below(form)];
-        self.globs.get_or_init(|| self.forms.iter().map(globs).collect())
+        let below = |form: &str| self.whole.then(|| Globs::new(&format!("{form}/**"), &self.budget));
+        let globs = |form: &str| [Some(Globs::new(form, &self.budget)), below(form)];
+        self.globs.get_or_init(|| self.forms().map(globs).collect())
     }
 
     /// The forms that rules which deny compare.
     pub(crate) fn forms(&self) -> impl Iterator<Item = &str> {
-        self.forms.iter().map(|form| &**form)
+        self.forms.iter().chain(&self.expanded).map(|form| &**form)
     }
 
     /// Whether it is compared with the globs of rules as a glob, too.
@@ -242,6 +283,9 @@ impl FilePath {
 
     /// Whether the shell or a program decides what the glob stands for.
     pub(crate) fn may_be_any(&self) -> bool {
+        if self.is_unknown {
+            return true;
+        }
         if self.glob == Some(GlobUse::Wide) {
             return self.is_any_glob;
         }

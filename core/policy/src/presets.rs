@@ -54,7 +54,40 @@ const SECRETS: &[&str] = &[
     "**/.terraform.d/**",
     "**/*.tfstate*",
     "**/*.tfvars",
+    "**/*.tfvars.*",
+    // Settings of git can have passwords in addresses.
+    "**/.git/config",
+    "**/.gitconfig",
+    "**/auth.json",
+    "**/token",
+    "**/token.json",
+    "**/service-account*.json",
+    "**/*-adminsdk*.json",
+    "**/.config/rclone/**",
+    "**/.password-store/**",
+    "**/.dockercfg",
+    "**/.terraformrc",
+    "**/.boto",
+    "**/.netrc.*",
+    "**/.env-*",
+    "**/.env_*",
+    "**/.envrc.*",
+    "**/.m2/settings.xml",
+    "**/.gradle/gradle.properties",
+    "**/.bash_history",
+    "**/.zsh_history",
+    "**/ssh_host_*",
+    "**/id_xmss*",
+    "**/*.ovpn",
+    "**/key4.db",
+    "**/logins.json",
+    "**/cookies.sqlite",
+    "**/wallet.dat",
 ];
+/// Names that programs give to what they log in with, in folders of their own. Only their parts below the working directory count.
+const OWN_SECRETS: &[&str] = &["*cred*", "*auth*", "*token*"];
+/// Names of settings in such folders, for agents that are in no row of the table.
+const OWN_SETTINGS: &[&str] = &["**/mcp*.json", "settings*.json", "hooks/**", "hooks.json"];
 /// Commands that only read, in forms that stay in the working directory.
 const READING: &[&str] = &[
     "pwd",
@@ -159,6 +192,11 @@ static SETTINGS: LazyLock<Vec<String>> = LazyLock::new(|| {
     table.settings.into_iter().flat_map(|row| row.files).collect()
 });
 
+/// The globs for files below the working directory: unlike `**/`, they are not about the folders that this is in.
+fn in_each_folder(glob: &str) -> [String; 2] {
+    [glob.to_owned(), format!("[!/]*/**/{glob}")]
+}
+
 /// Returns the rules of a preset: the lists `deny`, `ask` and `allow`.
 pub(crate) fn rules(name: &str) -> Option<[Vec<String>; 3]> {
     let edits = match name {
@@ -166,12 +204,24 @@ pub(crate) fn rules(name: &str) -> Option<[Vec<String>; 3]> {
         "edit-files" => true,
         _ => return None,
     };
-    let mut deny: Vec<String> = SECRETS.iter().map(|glob| format!("read({glob})")).collect();
+    let own_secrets: Vec<String> = OWN_SECRETS
+        .iter()
+        .flat_map(|name| {
+            let deep = ["config", "local"].map(|folder| in_each_folder(&format!(".{folder}/**/{name}")));
+            deep.into_iter().flatten().chain(in_each_folder(&format!(".[!.]*/{name}")))
+        })
+        .collect();
+    let secrets = || SECRETS.iter().copied().chain(own_secrets.iter().map(|glob| &**glob));
+    let mut deny: Vec<String> = secrets().map(|glob| format!("read({glob})")).collect();
     let mut allow = vec!["read(**)".to_owned(), "search(**)".to_owned(), "think".to_owned()];
     if edits {
-        // A repository's own settings name programs that git runs. Each folder with a file `HEAD` can be a repository.
+        // A repository's own settings name programs that git runs. Each folder with a file `HEAD` can be a repository; one that is a
+        // repository is compared as `.git`.
         let protected = [
             "**/.git/**",
+            "**/*.git/**",
+            "**/.bare/**",
+            "**/.githooks/**",
             "**/HEAD",
             "**/commondir",
             "**/.gitmodules",
@@ -179,9 +229,14 @@ pub(crate) fn rules(name: &str) -> Option<[Vec<String>; 3]> {
             "**/.gitconfig",
             "**/.config/git/**",
             "**/.envrc",
+            "**/mcp.json",
+            "**/mcp_*.json",
+            "**/hooks/hooks.json",
         ];
-        let protected = SECRETS.iter().chain(&protected).copied();
-        deny.extend(protected.chain(SETTINGS.iter().map(|glob| &**glob)).map(|glob| format!("edit({glob})")));
+        let protected = secrets().chain(protected).chain(SETTINGS.iter().map(|glob| &**glob));
+        deny.extend(protected.map(|glob| format!("edit({glob})")));
+        let own_settings = OWN_SETTINGS.iter().flat_map(|name| in_each_folder(&format!(".[!.]*/{name}")));
+        deny.extend(own_settings.map(|glob| format!("edit({glob})")));
         allow.push("edit(**)".to_owned());
     }
     allow.extend(READING.iter().map(|command| format!("execute({command})")));

@@ -102,6 +102,41 @@ fn check_agrees_with_all_ways_of_deciding() {
     }
 }
 
+/// A repository without a folder `.git`, as `git clone --bare` and `git init --separate-git-dir` make it.
+#[test]
+fn settings_of_git_are_protected_under_any_name() {
+    let dir = tempfile::tempdir().unwrap();
+    for folder in ["meta/objects", "meta/refs", "meta/worktrees/main", "src/refs", "src/objects"] {
+        std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+    }
+    for (file, text) in
+        [(".git", "gitdir: ./meta"), ("meta/HEAD", "ref: refs/heads/main"), ("meta/worktrees/main/commondir", "../..")]
+    {
+        std::fs::write(dir.path().join(file), text).unwrap();
+    }
+    std::fs::write(dir.path().join("meta/worktrees/main/HEAD"), "").unwrap();
+    let policy = Policy::preset("edit-files").unwrap();
+    let decide = |path: &str| {
+        let call = serde_json::json!({"name": "WriteFile", "arguments": {"path": path, "content": "x"}});
+        policy.check_json(&call, dir.path()).unwrap().decision
+    };
+    for path in [
+        ".git",
+        "meta/config",
+        "meta/hooks/pre-commit",
+        "meta/info/attributes",
+        "meta/modules/x/config",
+        "meta/worktrees/main/config.worktree",
+        "src/../meta/config",
+    ] {
+        assert_eq!(decide(path), Decision::Deny, "{path}");
+    }
+    assert_eq!(decide("src/config"), Decision::Allow);
+    // A bare repository is the working directory.
+    let call = serde_json::json!({"name": "WriteFile", "arguments": {"path": "config", "content": "x"}});
+    assert_eq!(policy.check_json(&call, dir.path().join("meta")).unwrap().decision, Decision::Deny);
+}
+
 #[test]
 fn hidden_command_is_never_allowed() {
     let policy = Policy::from_toml(RULES).unwrap();

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::{FilePath, GlobUse, PathPattern, WorkDir};
+use super::{FilePath, GlobUse, PathPattern, WorkDir, resolve_name};
+use crate::glob::is_glob;
 use crate::links::{expand_home, normalized, slashed};
 
 /// Endings of sources. A search for them does not look for hidden files such as `.env.py`.
@@ -20,6 +21,7 @@ impl FilePath {
         let work_dirs = dir.spellings.clone();
         let mut forms = Vec::new();
         let mut lexical = PathBuf::new();
+        let mut is_unknown = false;
         for name in names {
             forms.push(if folders.is_empty() { format!("**/{name}") } else { (*name).to_owned() });
             let path = expand_home(name).unwrap_or_else(|| PathBuf::from(name));
@@ -28,6 +30,12 @@ impl FilePath {
                 forms.extend(work_dirs.iter().filter_map(|dir| absolute.strip_prefix(dir).ok()).map(slashed));
                 forms.push(slashed(&absolute));
                 lexical = absolute;
+                if is_glob(name) {
+                    let found = dir.expansion(&path, folder);
+                    is_unknown |= found.is_deep_cut;
+                    let places = found.linked.iter().chain(&found.deep).map(|place| place.to_string_lossy());
+                    forms.extend(places.flat_map(|place| resolve_name(&place, folder, dir).forms));
+                }
             }
         }
         forms = forms.iter().map(|form| folded(form)).collect();
@@ -36,7 +44,7 @@ impl FilePath {
         let mut path = Self::unreadable("", dir);
         (path.forms, path.work_dirs, path.text) = (forms, work_dirs, text.to_owned());
         (path.resolved, path.lexical) = (lexical.clone(), lexical);
-        (path.certain, path.is_any, path.is_word) = (true, false, true);
+        (path.certain, path.is_any, path.is_word, path.is_unknown) = (true, false, true, is_unknown);
         if folders.is_empty() {
             let is_any = text.contains(['$', '`']);
             return path.into_wide(is_any);
@@ -72,6 +80,9 @@ impl FilePath {
     pub(crate) fn or(mut self, other: Self) -> Self {
         self.certain &= other.certain;
         self.forms.extend(other.forms);
+        self.expanded.extend(other.expanded);
+        self.expanded_by_shell.extend(other.expanded_by_shell);
+        self.is_unknown |= other.is_unknown;
         self.forms.sort_unstable();
         self.forms.dedup();
         self

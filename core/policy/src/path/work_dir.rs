@@ -1,10 +1,12 @@
 //! The working directory of a call.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use super::expansion::Expansion;
 use crate::links::{is_link, normalized};
 use crate::work::Budget;
 
@@ -12,6 +14,8 @@ use crate::work::Budget;
 const MAX_PATHS: usize = 1000;
 /// How many names of a call are looked at.
 const MAX_NAMES: usize = 4000;
+/// How many entries of folders are looked at for the globs of a call.
+const MAX_ENTRIES: usize = 10_000;
 
 /// The working directory of a call, and how many of its paths may still be looked at.
 #[derive(Debug)]
@@ -22,6 +26,10 @@ pub(crate) struct WorkDir {
     pub(super) spellings: [PathBuf; 2],
     pub(super) left: Cell<usize>,
     names: Cell<usize>,
+    entries: Cell<usize>,
+    pub(super) expansions: RefCell<HashMap<PathBuf, Rc<Expansion>>>,
+    /// Whether folders are directories of git.
+    repositories: RefCell<HashMap<PathBuf, bool>>,
     pub(super) budget: Rc<Budget>,
 }
 
@@ -36,8 +44,29 @@ impl WorkDir {
             spellings,
             left: Cell::new(MAX_PATHS),
             names: Cell::new(MAX_NAMES),
+            entries: Cell::new(MAX_ENTRIES),
+            expansions: RefCell::default(),
+            repositories: RefCell::default(),
             budget: Rc::clone(budget),
         }
+    }
+
+    /// Whether one more entry of a folder may be looked at.
+    pub(super) fn counts(&self) -> bool {
+        let left = self.entries.get();
+        self.entries.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    /// Whether git takes a folder for the directory of a repository or of a worktree, whatever its name is.
+    pub(super) fn is_git_directory(&self, folder: &Path) -> bool {
+        if let Some(known) = self.repositories.borrow().get(folder) {
+            return *known;
+        }
+        let has = |name: &str| folder.join(name).symlink_metadata().is_ok();
+        let is_meant = has("HEAD") && (has("commondir") || has("objects") && has("refs"));
+        self.repositories.borrow_mut().insert(folder.to_owned(), is_meant);
+        is_meant
     }
 
     /// Whether a name in a folder is a link. After too many names, each one may be.

@@ -502,6 +502,7 @@ impl<'a> Taker<'a> {
             let reason = format!("the extended glob `{glob}` can stand for other files");
             self.opaque(Some(kind), &reason);
         }
+        let mut leads_out = false;
         let bases: Vec<&str> = if paths.is_empty() { vec!["."] } else { paths.clone() };
         // Some tools take what is in parentheses for a group.
         let grouped: Vec<String> = globs.iter().filter(|glob| glob.contains('(')).map(|glob| ungrouped(glob)).collect();
@@ -510,10 +511,14 @@ impl<'a> Taker<'a> {
             for base in bases.iter().take(8) {
                 let base = resolve(base, self.work_dir, self.work_dir);
                 let path = resolve(glob, &base.directory(self.work_dir), self.work_dir).into_glob(GlobUse::Search);
+                leads_out |= path.leads_out();
                 let mut part = Part::new(Some(kind), Target::Path(path));
                 (part.shadow, part.hides) = (true, true);
                 self.parts.push(part);
             }
+        }
+        if leads_out {
+            self.opaque(Some(kind), "its glob can lead through links out of the working directory");
         }
         if paths.is_empty() {
             // Without arguments, only a tool that is known to list or search is about the working directory.
