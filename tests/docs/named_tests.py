@@ -44,8 +44,9 @@ def exists(name: str, root: Path) -> bool:
             return any(row["case"] == case for row in cases) if case else path.exists()
     file, _, wanted = name.partition("::")
     if file.endswith((".mjs", ".ts")):
-        path = root / ("inspector/test" if file.endswith(".ts") else "bindings-node/test") / file
-        return path.is_file() and f'test("{wanted}", ' in path.read_text("utf-8")
+        folders = ("inspector/test",) if file.endswith(".ts") else ("bindings-node/test", "tests/programs/node")
+        paths = [root / folder / file for folder in folders]
+        return any(f'test("{wanted}", ' in path.read_text("utf-8") for path in paths if path.is_file())
     if file.endswith(".py"):
         paths = [root / folder / file for folder in _PYTHON_FOLDERS]
         return any(wanted in _in_python(path) for path in paths if path.is_file())
