@@ -290,9 +290,9 @@ impl<'a> Walker<'a> {
             if words.len() > MAX_INNER {
                 self.opaque(&text(), "it has too many words for a command that runs another one".to_owned(), true);
             }
-            let mut bytes: usize = words.iter().map(|word| word.text().len()).sum();
+            let mut bytes = weight(words);
             for (at, word) in words.iter().enumerate().take(budget).skip(1) {
-                bytes -= words[at - 1].text().len();
+                bytes -= weight(&words[at - 1..at]);
                 if !self.spend(bytes) {
                     break;
                 }
@@ -336,7 +336,7 @@ impl<'a> Walker<'a> {
             if inner.is_empty() || inner.starts_with(['-', '+']) {
                 continue;
             }
-            if !self.spend(all[at..].iter().map(|word| word.text().len()).sum()) {
+            if !self.spend(weight(&all[at..])) {
                 return;
             }
             let start = self.items.len();
@@ -385,6 +385,11 @@ impl<'a> Walker<'a> {
 /// Whether a command runs another one, as far as is known here.
 pub(crate) fn runs_another(words: &[Word]) -> bool {
     wrappers::hidden(words) != Hidden::Nothing || wrappers::is_shell(words)
+}
+
+/// What comparisons with words take, in bytes.
+fn weight(words: &[Word]) -> usize {
+    words.iter().map(|word| word.text().len() + 8).sum()
 }
 
 /// Whether nothing is known of what a program does with its words.
