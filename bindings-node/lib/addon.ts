@@ -2,6 +2,13 @@
 
 /** The addon's functions. */
 
+/** The name of an agent's program, its state, and the id of the process that its sessions share. */
+export interface AgentDescription {
+  agent: string
+  state: string
+  pid?: number
+}
+
 /** The channel between a JavaScript environment and the core. Its `wake` is the addon's only call into JavaScript. */
 export declare class Bridge {
   /** `wake` is called on the environment's thread when there is something to drain, once for any number of deliveries. */
@@ -14,6 +21,8 @@ export declare class Bridge {
   jobFailed(jobId: number, reason: string, kind?: string | undefined | null): void
   /** Reports the progress of a tool. A job that was withdrawn is ignored. */
   jobProgress(jobId: number, fraction?: number | undefined | null, message?: string | undefined | null): void
+  /** The answer of a handler cannot be sent. A job that was withdrawn is ignored. */
+  refuseAnswer(jobId: number, reason: string): void
   /** Sets whether the bridge keeps the process alive. */
   setKeepsAlive(keepsAlive: boolean): void
   /** Delivers log records up to this level; null for none. Default: `warn`. */
@@ -131,6 +140,8 @@ export declare class NativeAgent {
   deleteSession(sessionId: string): number
   /** A ticket for the end of all its processes. `null` stands for the option `closeTimeout`. */
   close(timeoutJson: string): number
+  /** What the agent shows of itself. */
+  described(): AgentDescription
   /** Closes the agent in the background. */
   abandon(): void
 }
@@ -370,6 +381,9 @@ export interface StepTag {
   /** The agent's number. */
   n: number
 }
+
+/** Throws for the first name that is not an option of a batch. */
+export declare function checkBatchNames(names: Array<string>): void;
 
 /** Throws for the first name that is not an option's. */
 export declare function checkNames(names: Array<string>): void;

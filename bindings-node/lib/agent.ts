@@ -3,10 +3,11 @@
 import "./dispose.js";
 
 import type { NativeAgent, Opening } from "./addon.js";
-import { checkedOptions, refuseNew, refuseOtherOptions, show, wrongOption } from "./arguments.js";
+import { checkedOptions, knownOptions, refuseNew, show, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
 import { callNative, laterAtCaller } from "./errors.js";
 import { Handlers } from "./handlers.js";
+import { showAs } from "./inspect.js";
 import type { AgentOptions, AgentSessionOptions } from "./option-types.js";
 import { type PreparedOptions, prepareOptions } from "./options.js";
 import type { OutputOf, OutputSchema } from "./output.js";
@@ -61,7 +62,7 @@ export class Agent implements AsyncDisposable {
   #signal: AbortSignal | undefined;
 
   private constructor(bridge: Bridge, native: NativeAgent, handlers: Handlers, signal?: AbortSignal) {
-    refuseNew(native, "Agent", "openAgent()");
+    refuseNew(native, new.target, "openAgent()");
     this.#bridge = bridge;
     this.#native = native;
     this.#handlers = handlers;
@@ -70,9 +71,15 @@ export class Agent implements AsyncDisposable {
   }
 
   /** @internal */
+  static described(agent: Agent): object {
+    const { agent: name, state, pid } = agent.#native.described();
+    return { agent: name, state, pid: pid ?? null };
+  }
+
+  /** @internal */
   static open(bridge: Bridge, { signal: given, ...options }: AgentOptions): Agent {
-    const signal = takeSignal(given);
     const prepared = prepareOptions(options);
+    const signal = takeSignal(given);
     const handlers = new Handlers(prepared.functions, prepared.tracing);
     const native = callNative(() => bridge.module.NativeAgent.open(bridge.native, prepared.optionsJson, prepared.callbacks));
     bridge.addSession(native.key, handlers);
@@ -162,7 +169,7 @@ export class Agent implements AsyncDisposable {
    */
   async listSessions(options: { workDir?: string | undefined } = {}): Promise<SessionInfo[]> {
     const begin = (): number => {
-      refuseOtherOptions(checkedOptions("listSessions()", options), ["workDir"]);
+      knownOptions("listSessions()", options, ["workDir"]);
       const workDir: unknown = options.workDir ?? undefined;
       if (workDir === undefined || typeof workDir === "string") return this.#native.listSessions(workDir);
       throw wrongOption("workDir", `expected the path of a directory, got ${show(workDir)}`);
@@ -236,6 +243,8 @@ export class Agent implements AsyncDisposable {
     return session;
   }
 }
+
+showAs(Agent, "Agent", (agent) => Agent.described(agent));
 
 /** The id of a session that exists. An empty or missing id would open a new session instead. */
 function existingSession(method: string, id: unknown): string {

@@ -2,16 +2,19 @@
 
 import { InvalidOption, KimiAgentError } from "./errors.js";
 import { nodeUrl } from "./node.js";
-import { errorName, errorText, isPlain, isRegExp, isUrl, kindOfInstance, remedyFor, textOf } from "./values.js";
+import { errorName, errorText, isPlain, isRegExp, isUrl, kindOfInstance, remedyFor, textOf, withArticle } from "./values.js";
 
 /** Returns the error for a wrong value of an option or argument. */
 export function wrongOption(option: string, problem: string, cause?: unknown): InvalidOption {
   return new InvalidOption(option, `invalid option \`${option}\`: ${problem}`, cause === undefined ? undefined : { cause });
 }
 
-/** Refuses `new` of a class whose objects only a function of the SDK makes. */
-export function refuseNew(given: unknown, type: string, by: string): void {
-  if (given === undefined) throw new TypeError(`a ${type} is not made with \`new\`: call ${by}`);
+/** Refuses `new` of a class whose objects only a function of the SDK makes. `type` is `new.target`. */
+export function refuseNew(given: unknown, type: { readonly name: string }, by: string): void {
+  if (given !== undefined) return;
+  const error = new TypeError(`${withArticle(type.name)} is not made with \`new\`: call ${by}`);
+  Error.captureStackTrace(error, type as never);
+  throw error;
 }
 
 /**
@@ -68,14 +71,33 @@ export function checkedOptions<T extends object>(call: string, options: T): T {
   });
 }
 
+/** Options of functions that take other options than those of sessions. */
+const EXAMPLES: Partial<Record<string, string>> = {
+  "cassette()": '{ mode: "auto" }',
+  "close()": "{ timeout: 1000 }",
+  "files()": "{ write: true }",
+  "prompt()": "{ timeout: 60_000 }",
+  "replayedAgent()": '{ mode: "verify" }',
+  "runBatch()": "{ concurrency: 4 }",
+  "terminals()": "{ timeout: 60_000 }",
+};
+
 function checkPlainOptions(call: string, given: unknown): void {
   if (typeof given === "object" && given !== null && !Array.isArray(given) && isPlain(given)) return;
   const remedy = typeof given === "object" && given !== null && !Array.isArray(given) ? `; ${remedyFor(given)}` : "";
-  throw wrongOption("options", `\`${call}\` expects an object of options, such as { workDir: "." }; got ${show(given)}${remedy}`);
+  const example = EXAMPLES[call] ?? '{ workDir: "." }';
+  throw wrongOption("options", `\`${call}\` expects an object of options, such as ${example}; got ${show(given)}${remedy}`);
+}
+
+/** Returns a copy of the options of a call if they are a plain object with these names only. */
+export function knownOptions<T extends object>(call: string, options: T, names: readonly (keyof T & string)[]): T {
+  const checked = checkedOptions(call, options);
+  refuseOtherOptions(checked, names);
+  return checked;
 }
 
 /** Throws if an object has other options than these. */
-export function refuseOtherOptions(options: object, names: readonly string[]): void {
+function refuseOtherOptions(options: object, names: readonly string[]): void {
   const other = Object.keys(options).find((name) => !names.includes(name));
   if (other === undefined) return;
   throw wrongOption(other, `unknown option; the options are ${names.map((name) => `\`${name}\``).join(", ")}`);

@@ -260,7 +260,7 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
   readonly #stopListening: () => void;
 
   private constructor(parts: Parts) {
-    refuseNew(parts, "Batch", "runBatch()");
+    refuseNew(parts, new.target, "runBatch()");
     this.#parts = parts;
     const { bridge, native, signal } = parts;
     collected.register(this, { bridge, native });
@@ -274,6 +274,9 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
   static open<Value>(bridge: Bridge, jobs: JobSource, options: BatchOptions): Batch<Value> {
     const { signal: given, output: givenOutput, onProgress, progress, ...rest } = options;
     refuseForeign(rest);
+    callNative(() => {
+      bridge.module.checkBatchNames(Object.keys(rest));
+    });
     const signal = takeSignal(given);
     const source = readSource(jobs);
     const display = readDisplay(progress);

@@ -235,10 +235,11 @@ export class Bridge {
     try {
       callNative(() => {
         if ("failure" in outcome) this.native.jobFailed(id, outcome.failure, outcome.kind);
+        else if ("unsendable" in outcome) this.native.refuseAnswer(id, outcome.unsendable);
         else this.native.jobDone(id, outcome.answerJson);
       });
     } catch (refused) {
-      this.native.jobFailed(id, errorText(refused));
+      this.native.refuseAnswer(id, errorText(refused));
     }
   }
 

@@ -1,6 +1,6 @@
 /** Cassettes: recordings of sessions as tests. The core decides whether a test records. */
 
-import { checkedOptions, givenPath, refuseOtherOptions, show, wrongOption } from "./arguments.js";
+import { givenPath, knownOptions, show, wrongOption } from "./arguments.js";
 import { atCaller, callNative, type InvalidOption } from "./errors.js";
 import { loadNative } from "./native.js";
 import { player } from "./test-agents.js";
@@ -61,7 +61,7 @@ export interface Cassette {
  */
 export function cassette(name: string | URL, options: CassetteOptions = {}): Cassette {
   return atCaller(cassette, () => {
-    refuseOtherOptions(checkedOptions("cassette()", options), ["executable", "mode", "verify"]);
+    knownOptions("cassette()", options, ["executable", "mode", "verify"]);
     const { executable, mode } = options;
     const verify: unknown = options.verify ?? true;
     if (typeof verify !== "boolean") throw wrongOption("verify", `expected true or false; got ${show(verify)}`);

@@ -1,6 +1,9 @@
 /** The handlers of a session: what they are called with, and what they may answer. */
 
+import { kindOf, reading, wrongOption } from "./arguments.js";
+import { atCaller } from "./errors.js";
 import type { WireVersion } from "./script.js";
+import { isPlain } from "./values.js";
 import type {
   ApprovalRequest,
   HookRequest,
@@ -240,6 +243,9 @@ export class Hook implements HookDefinition {
    * @param definition - The event, the handler, and how the handler is called.
    */
   constructor(definition: HookDefinition) {
+    atCaller(new.target, () => {
+      checkHook(definition);
+    });
     this.event = definition.event;
     this.matcher = definition.matcher;
     this.handler = definition.handler;
@@ -264,5 +270,39 @@ export class Hook implements HookDefinition {
  * ```
  */
 export function hook(definition: HookDefinition): Hook {
-  return new Hook(definition);
+  return atCaller(hook, () => {
+    checkHook(definition);
+    return new Hook(definition);
+  });
+}
+
+const HOOK_KEYS = ["event", "matcher", "handler", "timeout", "onError"];
+
+/** Keys of hooks that other SDKs use, and their names here. */
+const FOREIGN_HOOK_KEYS: Partial<Record<string, string>> = {
+  callback: "handler",
+  on_error: "onError",
+  onerror: "onError",
+  match: "matcher",
+  pattern: "matcher",
+  tool: "matcher",
+};
+
+/** Checks the keys of a hook, and that it has an event and a handler. The core checks the values. */
+export function checkHook(given: unknown): void {
+  reading("hooks", () => {
+    if (typeof given !== "object" || given === null || !(given instanceof Hook || isPlain(given)) || Array.isArray(given)) {
+      throw wrongOption("hooks", `expected a hook, an object with event and handler; got ${kindOf(given)}`);
+    }
+    const { event, handler } = given as Partial<HookDefinition>;
+    const what = typeof event === "string" ? `the hook on \`${event}\`` : "a hook";
+    const unknown = Object.entries(given).find(([key, value]) => value !== undefined && !HOOK_KEYS.includes(key))?.[0];
+    if (unknown !== undefined) {
+      const meant = FOREIGN_HOOK_KEYS[unknown];
+      const hint = meant === undefined ? `expected only ${HOOK_KEYS.join(", ")}` : `did you mean \`${meant}\`?`;
+      throw wrongOption("hooks", `${what} has an unknown key \`${unknown}\`; ${hint}`);
+    }
+    if (typeof event !== "string") throw wrongOption("hooks", `a hook needs an \`event\`, such as "PreToolUse"; got ${kindOf(event)}`);
+    if (typeof handler !== "function") throw wrongOption("hooks", `the handler of \`${event}\` is not a function; got ${kindOf(handler)}`);
+  });
 }

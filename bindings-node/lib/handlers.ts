@@ -88,8 +88,8 @@ export class ToolJobContext extends JobContext implements ToolContext {
 /** The checks of the outputs of turns, by their numbers. */
 type Checks = Map<number, OutputCheck>;
 
-/** The outcome of a job: an answer, or the text of the thrown error and the name of its class. */
-export type JobOutcome = { answerJson: string } | { failure: string; kind?: string };
+/** The outcome of a job: an answer, the text of the thrown error and the name of its class, or why the answer cannot be sent. */
+export type JobOutcome = { answerJson: string } | { failure: string; kind?: string } | { unsendable: string };
 
 /** Refuses an object whose JSON would lose its content, so that no empty result looks like success. */
 function keepsContent(_key: string, value: unknown): unknown {
@@ -106,6 +106,9 @@ export function answerJson(answer: unknown): string {
   }
   if (answer instanceof Reject) return toJson({ reject: answer.feedback });
   if (answer instanceof Block) return toJson({ block: answer.reason });
+  if (typeof answer === "function" || typeof answer === "symbol" || typeof answer === "bigint") {
+    throw new TypeError(`the handler returned a ${typeof answer}, which has no JSON form`);
+  }
   return toJson(answer ?? null, keepsContent);
 }
 
@@ -182,7 +185,10 @@ function answered(job: HandlerCall, answer: unknown): JobOutcome {
     const isData = job.kind === "tool" || job.kind === "output" || job.kind === "next_job";
     return { answerJson: isData ? answerJson(answer) : decisionJson(answer) };
   } catch (thrown) {
-    return failed(job, thrown);
+    const outcome = failed(job, thrown);
+    if (job.kind !== "tool" || !("failure" in outcome)) return outcome;
+    // The model does not read the text, which is advice for programmers.
+    return { unsendable: outcome.kind === undefined ? outcome.failure : `${outcome.kind}: ${outcome.failure}` };
   }
 }
 

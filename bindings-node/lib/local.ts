@@ -2,7 +2,7 @@
 
 import { resolve } from "node:path";
 
-import { checkedOptions, show, wrongOption } from "./arguments.js";
+import { knownOptions, show, wrongOption } from "./arguments.js";
 import { atCaller } from "./errors.js";
 import type { ReadFileHandler, TerminalHandler, WriteFileHandler } from "./handler-types.js";
 import type { JsonObject } from "./wire.js";
@@ -67,7 +67,7 @@ export function settingsOf(option: string, value: unknown): JsonObject | undefin
  */
 export function files(root: string, options: FilesOptions = {}): Files {
   return atCaller(files, () => {
-    const { write, maxBytes } = checkedOptions("files()", options);
+    const { write, maxBytes } = knownOptions("files()", options, ["write", "maxBytes"]);
     const settings = { root: folder(root), write: write === true, max_bytes: maxBytes ?? null };
     return { read: ready("onReadFile", settings), write: ready("onWriteFile", settings) };
   });
@@ -87,7 +87,7 @@ export function files(root: string, options: FilesOptions = {}): Files {
  */
 export function terminals(root: string, options: TerminalsOptions = {}): TerminalHandler {
   return atCaller(terminals, () => {
-    const { timeout } = checkedOptions("terminals()", options);
+    const { timeout } = knownOptions("terminals()", options, ["timeout"]);
     return ready("onTerminal", { root: folder(root), timeout: timeout ?? null });
   });
 }

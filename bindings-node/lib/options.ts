@@ -2,18 +2,19 @@
 
 import type { Callbacks } from "./addon.js";
 import { settingsOf } from "./local.js";
-import { kindOf, objectJson, optionJson, patternText, reading, show, wrongOption } from "./arguments.js";
+import { objectJson, optionJson, patternText, reading, show, wrongOption } from "./arguments.js";
 import type { Progress } from "./batch.js";
 import { callNative } from "./errors.js";
-import type {
-  ApprovalHandler,
-  HandlerContext,
-  HookDefinition,
-  QuestionHandler,
-  ReadFileHandler,
-  TerminalHandler,
-  ToolContext,
-  WriteFileHandler,
+import {
+  type ApprovalHandler,
+  checkHook,
+  type HandlerContext,
+  type HookDefinition,
+  type QuestionHandler,
+  type ReadFileHandler,
+  type TerminalHandler,
+  type ToolContext,
+  type WriteFileHandler,
 } from "./handler-types.js";
 import { loadNative } from "./native.js";
 import type { SessionOptions } from "./option-types.js";
@@ -155,35 +156,13 @@ function checkParameters(option: string, handler: object, what: string): void {
   throw wrongOption(option, reason);
 }
 
-const HOOK_KEYS = ["event", "matcher", "handler", "timeout", "onError"];
-
-/** Keys of hooks that other SDKs use, and their names here. */
-const FOREIGN_HOOK_KEYS: Partial<Record<string, string>> = {
-  callback: "handler",
-  on_error: "onError",
-  onerror: "onError",
-  match: "matcher",
-  pattern: "matcher",
-  tool: "matcher",
-};
-
-function checkHookKeys(hook: JsonObject, name: string): void {
-  const unknown = Object.keys(hook).find((key) => hook[key] !== undefined && !HOOK_KEYS.includes(key));
-  if (unknown === undefined) return;
-  const meant = FOREIGN_HOOK_KEYS[unknown];
-  const hint = meant === undefined ? `expected only ${HOOK_KEYS.join(", ")}` : `did you mean \`${meant}\`?`;
-  throw wrongOption("hooks", `the hook on \`${name}\` has an unknown key \`${unknown}\`; ${hint}`);
-}
-
 /** A tool or a hook. A tool that was written as a plain object may have a zod schema, too. */
 function definition(option: string, item: unknown): JsonObject {
   if (option === "tools") checkDefinition(item);
-  if (typeof item !== "object" || item === null) throw wrongOption(option, `expected a list of objects, got ${kindOf(item)} in it`);
+  else checkHook(item);
   const given = item as JsonObject;
   const name = textOf(given["name"] ?? given["event"]);
-  if (option === "hooks") checkHookKeys(given, name);
-  if (typeof given["handler"] !== "function") throw wrongOption(option, `the handler of \`${name}\` is not a function; got ${kindOf(given["handler"])}`);
-  checkParameters(option, given["handler"], `the handler of \`${name}\``);
+  checkParameters(option, given["handler"] as object, `the handler of \`${name}\``);
   const { parameters, matcher } = given;
   if (option === "hooks" && isRegExp(matcher)) return { ...given, matcher: patternText(option, matcher) };
   if (option !== "tools" || !isStandardSchema(parameters)) return given;

@@ -3,7 +3,7 @@
 import "./dispose.js";
 
 import type { NativeSession, NativeTurn, Opening } from "./addon.js";
-import { checkedOptions, objectJson, optionJson, refuseNew, refuseOtherOptions, show, wrongOption } from "./arguments.js";
+import { checkedOptions, knownOptions, objectJson, optionJson, refuseNew, show, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
 import type { Budget } from "./budget.js";
 import { contentJson, type UserInput } from "./content.js";
@@ -49,7 +49,7 @@ export interface CloseOptions {
 
 /** The JSON of the timeout in the options of `close()`. */
 export function closeTimeout(options: CloseOptions): string {
-  refuseOtherOptions(checkedOptions("close()", options), ["timeout"]);
+  knownOptions("close()", options, ["timeout"]);
   return optionJson("timeout", options.timeout ?? null);
 }
 
@@ -149,7 +149,7 @@ export class Session<Value = unknown> implements AsyncDisposable {
   #closed: Promise<KimiAgentError | undefined> | undefined;
 
   private constructor(bridge: Bridge, native: NativeSession, handlers: Handlers, output?: Output, opener?: Opener) {
-    refuseNew(native, "Session", "createSession()");
+    refuseNew(native, new.target, "createSession()");
     this.#output = output;
     this.#bridge = bridge;
     this.#native = native;
@@ -163,11 +163,11 @@ export class Session<Value = unknown> implements AsyncDisposable {
     { signal, ...options }: SessionOptions,
     opener?: Opener,
   ): Promise<Session<Value>> {
+    const prepared = prepareOptions(options);
     const signals = [takeSignal(signal), takeSignal(opener?.signal)];
     const throwIfAborted = (): void => {
       for (const each of signals) each?.throwIfAborted();
     };
-    const prepared = prepareOptions(options);
     const handlers = new Handlers(prepared.functions, prepared.tracing);
     const { session, ticket } = callNative(
       () =>
@@ -528,8 +528,8 @@ export function prompt<S extends OutputSchema | undefined = undefined>(
 export function promptOnce<Value>(bridge: Bridge, content: UserInput, options: SessionOptions & PromptOptions, entry?: Entry): Turn<Value> {
   return begin(bridge, entry ?? promptOnce, () => {
     const { signal: given, timeout, budget, output, ...rest } = checkedOptions("prompt()", options);
-    const signal = takeSignal(given);
     const { optionsJson, callbacks, functions, tracing } = prepareOptions(rest);
+    const signal = takeSignal(given);
     const handlers = new Handlers(functions, tracing);
     const text = contentJson(content);
     const begun = withOutput(handlers, { timeout, budget }, readOutput(output), (json) => {

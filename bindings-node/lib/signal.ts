@@ -1,13 +1,13 @@
 /** Abort signals, with which a program takes back what it has begun. */
 
-import { wrongOption } from "./arguments.js";
+import { show, wrongOption } from "./arguments.js";
 
 /** Returns a signal that a program passed in. Throws its reason if it has been aborted already. */
 export function takeSignal(signal: AbortSignal | null | undefined): AbortSignal | undefined {
   if (signal === undefined || signal === null) return undefined;
   const { throwIfAborted, addEventListener } = signal as Partial<AbortSignal>;
   if (typeof throwIfAborted !== "function" || typeof addEventListener !== "function") {
-    throw wrongOption("signal", "expected an AbortSignal");
+    throw wrongOption("signal", `expected an AbortSignal; got ${show(signal)}`);
   }
   signal.throwIfAborted();
   return signal;

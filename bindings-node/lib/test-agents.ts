@@ -1,6 +1,6 @@
 /** The command lines of the agents that the package contains. */
 
-import { checkedOptions, givenPath, refuseOtherOptions, show, wrongOption } from "./arguments.js";
+import { givenPath, knownOptions, show, wrongOption } from "./arguments.js";
 import { Unsupported } from "./errors.js";
 import { installedFile } from "./native.js";
 import { path } from "./node.js";
@@ -11,7 +11,7 @@ export function player(file: string | URL, options: ReplayOptions): string[] {
   const expected = "the path of a recording, or its file URL";
   const given = givenPath("file", file, expected);
   if (given === undefined) throw wrongOption("file", `expected ${expected}; got ${show(file)}`);
-  refuseOtherOptions(checkedOptions("replayedAgent()", options), ["mode"]);
+  knownOptions("replayedAgent()", options, ["mode"]);
   const mode: unknown = options.mode ?? "replay";
   if (mode !== "replay" && mode !== "verify" && mode !== "stub") {
     throw wrongOption("mode", `expected "replay", "verify" or "stub"; got ${show(mode)}`);

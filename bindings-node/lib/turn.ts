@@ -84,7 +84,7 @@ export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, Asyn
   #aborted = false;
 
   private constructor(bridge: Bridge, begun: Begun) {
-    refuseNew(begun, "Turn", "session.prompt()");
+    refuseNew(begun, new.target, "session.prompt()");
     const { native, keep, signal, output } = begun;
     this.#signal = signal;
     this.#check = output?.check;
@@ -396,7 +396,7 @@ export class Replay implements AsyncIterableIterator<Event>, AsyncDisposable {
   }
 
   private constructor(bridge: Bridge, native: TurnHandle, session: object) {
-    refuseNew(native, "Replay", "session.replay()");
+    refuseNew(native, new.target, "session.replay()");
     this.#session = session;
     this.#reader = new Reader(bridge, native, this);
     const pump = weakly(this, Replay.#pump);

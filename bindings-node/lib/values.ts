@@ -114,7 +114,12 @@ export function kindOfInstance(value: object): string {
   const given: unknown = typeof made === "function" ? made.name : "";
   const name = typeof given === "string" && given !== "" ? given : tag;
   if (tag === "Object") return `an instance of ${name}`;
-  return `${/^[AEIOU]/.test(name) ? "an" : "a"} ${name}`;
+  return withArticle(name);
+}
+
+/** The name of a class with an article. Names with `U`, such as `URL` and `Uint8Array`, have "a". */
+export function withArticle(name: string): string {
+  return `${/^[AEIO]/.test(name) ? "an" : "a"} ${name}`;
 }
 
 /** What a program writes instead of a value that is neither plain nor an array. */

@@ -16,6 +16,14 @@ pub struct NativeAgent {
     agent: BridgeAgent,
 }
 
+/// The name of an agent's program, its state, and the id of the process that its sessions share.
+#[napi(object)]
+pub struct AgentDescription {
+    pub agent: String,
+    pub state: String,
+    pub pid: Option<u32>,
+}
+
 #[napi]
 impl NativeAgent {
     /// Makes an agent. No process is started before its first session.
@@ -69,6 +77,13 @@ impl NativeAgent {
     #[napi(catch_unwind)]
     pub fn close(&self, env: &Env, timeout_json: String) -> napi::Result<f64> {
         self.agent.close(&parse(env, "timeout", &timeout_json)?).map(|ticket| ticket as f64).or_throw(env)
+    }
+
+    /// What the agent shows of itself.
+    #[napi(catch_unwind)]
+    pub fn described(&self) -> AgentDescription {
+        let (agent, state, pid) = self.agent.described();
+        AgentDescription { agent: agent.to_owned(), state: state.to_owned(), pid }
     }
 
     /// Closes the agent in the background.

@@ -68,6 +68,12 @@ impl Bridge {
         self.mailbox.report_progress(job_id as u64, fraction, message.as_deref());
     }
 
+    /// The answer of a handler cannot be sent. A job that was withdrawn is ignored.
+    #[napi(catch_unwind)]
+    pub fn refuse_answer(&self, job_id: f64, reason: String) {
+        self.mailbox.refuse_answer(job_id as u64, reason);
+    }
+
     /// Sets whether the bridge keeps the process alive.
     #[napi(catch_unwind)]
     pub fn set_keeps_alive(&self, env: &Env, keeps_alive: bool) -> napi::Result<()> {

@@ -128,6 +128,12 @@ pub fn check_names(env: &Env, names: Vec<String>) -> napi::Result<()> {
     kimi_agent_bridge::check_names(names.iter().map(String::as_str), Naming::Camel).or_throw(env)
 }
 
+/// Throws for the first name that is not an option of a batch.
+#[napi(catch_unwind)]
+pub fn check_batch_names(env: &Env, names: Vec<String>) -> napi::Result<()> {
+    kimi_agent_bridge::check_batch_names(names.iter().map(String::as_str), Naming::Camel).or_throw(env)
+}
+
 /// Throws for the first name that is not an option of a prompt.
 #[napi(catch_unwind)]
 pub fn check_prompt_names(env: &Env, names: Vec<String>) -> napi::Result<()> {

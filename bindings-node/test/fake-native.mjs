@@ -42,6 +42,10 @@ class FakeBridge {
     this.progress.push(report);
   }
 
+  refuseAnswer(id, reason) {
+    this.jobFailed(id, reason);
+  }
+
   setKeepsAlive(keepsAlive) {
     this.keepsAlive = keepsAlive;
   }

@@ -7,7 +7,26 @@ import path from "node:path";
 import { test } from "node:test";
 import { inspect } from "node:util";
 
-import { Agent, Batch, createSession, InvalidOption, openAgent, Replay, runBatch, Session, tool, Turn, TurnInProgress } from "../dist/index.mjs";
+import { z } from "zod";
+
+import {
+  Agent,
+  Batch,
+  createSession,
+  files,
+  Hook,
+  hook,
+  InvalidOption,
+  openAgent,
+  prompt,
+  Replay,
+  runBatch,
+  Session,
+  terminals,
+  tool,
+  Turn,
+  TurnInProgress,
+} from "../dist/index.mjs";
 import { scriptedAgent } from "../dist/testing.mjs";
 
 const HELLO = [[{ text: "Hello" }]];
@@ -70,6 +89,16 @@ test("tool results whose content JSON would lose are failures", async () => {
   });
 });
 
+test("a result that cannot be sent has advice for the program, and not for the model", () =>
+  withSession([[{ external_tool: { name: "find", arguments: {} } }, { text: "{{last.message}}{{last.output}}" }]], {
+    tools: [tool({ name: "find", description: "", parameters, handler: () => new Map() })],
+  }, async (session) => {
+    const { text, handlerFailures } = await session.prompt("go").result();
+    assert.match(handlerFailures[0].message, /^TypeError: the handler returned a Map.*Object\.fromEntries/);
+    assert.match(text, /a value that cannot be sent/);
+    assert.doesNotMatch(text, /Map|TypeError/);
+  }));
+
 test("a handler that waits for events of its own turn fails, and does not hang", () =>
   withSession([[{ request: { type: "ApprovalRequest", payload: { id: "a1", tool_call_id: "t1", sender: "Shell", action: "run command", description: "ls" } } }, { text: "done" }]], {
     async onApproval() {
@@ -99,7 +128,12 @@ test("a failure of a handler has the class of the error, and the model its text 
   }));
 
 test("classes whose objects the SDK makes refuse `new`", () => {
-  for (const type of [Session, Agent, Turn, Batch, Replay]) assert.throws(() => new type(), /is not made with `new`: call \w/);
+  for (const type of [Session, Agent, Turn, Batch, Replay]) {
+    assert.throws(() => new type(), (error) => {
+      assert.match(error.stack.split("\n").find((line) => line.startsWith("    at ")), /misuse\.test\.mjs/);
+      return /^an? \w+ is not made with `new`: call \w/.test(error.message);
+    });
+  }
 });
 
 test("empty prompts and misspelt parts are refused", () =>
@@ -117,7 +151,58 @@ test("sessions, turns and agents show what they are", () =>
     await ended.result();
     assert.equal(inspect(ended), `Turn { id: '${ended.id}', state: 'ended' }`);
     assert.equal(typeof inspect(Object.getPrototypeOf(session)), "string");
+    const agent = await openAgent({ executable: scriptedAgent(HELLO) });
+    assert.match(inspect(agent, { breakLength: Infinity }), /^Agent \{ agent: 'node', state: 'open', pid: null \}$/);
+    await agent.close();
+    assert.match(inspect(agent), /state: 'closed'/);
   }));
+
+test("names of options are checked before values", async () => {
+  const wrong = [
+    () => createSession({ model: 3, workdir: "." }),
+    () => createSession({ signal: 3, workdir: "." }),
+    () => prompt(3, { workdir: "." }).result(),
+    () => withSession(HELLO, {}, (session) => session.prompt(3, { workdir: "." }).result()),
+    async () => runBatch(3, { workdir: "." }),
+    async () => runBatch(["a"], { concurrency: "x", workdir: "." }),
+  ];
+  for (const call of wrong) await assert.rejects(call, (error) => error instanceof InvalidOption && error.option === "workdir");
+  assert.throws(() => files(".", { writ: true }), (error) => error.option === "writ");
+  assert.throws(() => terminals(".", { timout: 1 }), (error) => error.option === "timout");
+});
+
+test("hooks are checked where they are made", () => {
+  const handler = () => "allow";
+  for (const [given, text] of [
+    [new Map(), /got a Map/],
+    [{ event: "Stop", handlr: handler }, /`handlr`/],
+    [{ event: "Stop", callback: handler }, /did you mean `handler`/],
+    [{ event: "Stop", handler: 3 }, /got a number/],
+    [{ handler }, /needs an `event`/],
+  ]) {
+    for (const make of [hook, (definition) => new Hook(definition)]) {
+      assert.throws(() => make(given), (error) => {
+        assert.match(error.stack.split("\n").find((line) => line.startsWith("    at ")), /misuse\.test\.mjs/);
+        return error instanceof InvalidOption && text.test(error.message);
+      });
+    }
+  }
+});
+
+test("wrong arguments for a union are explained by the branch that fits best", async () => {
+  const pet = z.union([z.object({ kind: z.literal("cat"), lives: z.number() }), z.object({ kind: z.literal("dog"), name: z.string() }), z.number()]);
+  const tools = [tool({ name: "pet", description: "", parameters: z.object({ pet }), handler: () => "" })];
+  for (const [given, text] of [
+    [{ kind: "cat" }, "pet.lives: Invalid input: expected number, received undefined"],
+    [{ kind: "dog", name: 3 }, "pet.name: Invalid input: expected string, received number"],
+    ["x", "pet: Invalid input: expected object, received string or Invalid input: expected number, received string"],
+  ]) {
+    await withSession([[{ external_tool: { name: "pet", arguments: { pet: given } } }]], { tools }, async (session) => {
+      const { toolCalls } = await session.prompt("go").result();
+      assert.equal(toolCalls[0].output, `invalid arguments: ${text}`);
+    });
+  }
+});
 
 test("Node shows the program's line for an error that nothing catches", (t) => {
   const folder = mkdtempSync(path.join(tmpdir(), "kimi-"));

@@ -74,6 +74,10 @@ impl PyAgent {
         crate::guarded(|| self.agent.close(&py_to_json(timeout)?).map_err(|error| raise(timeout.py(), &error)))
     }
 
+    fn described(&self) -> PyResult<(&str, &'static str, Option<u32>)> {
+        crate::guarded(|| Ok(self.agent.described()))
+    }
+
     fn abandon(&self) -> PyResult<()> {
         crate::guarded(|| {
             self.agent.abandon();

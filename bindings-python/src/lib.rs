@@ -186,6 +186,24 @@ fn check_names(py: Python<'_>, names: Vec<String>) -> PyResult<()> {
     })
 }
 
+/// Checks the names of a prompt's options, before anything is done with their values.
+#[pyfunction]
+fn check_prompt_names(py: Python<'_>, names: Vec<String>) -> PyResult<()> {
+    crate::guarded(|| {
+        let names = names.iter().map(String::as_str);
+        bridge::check_prompt_names(names, bridge::Naming::Snake).map_err(|error| raise(py, &error))
+    })
+}
+
+/// Checks the names of a batch's options, before anything is done with their values.
+#[pyfunction]
+fn check_batch_names(py: Python<'_>, names: Vec<String>) -> PyResult<()> {
+    crate::guarded(|| {
+        let names = names.iter().map(String::as_str);
+        bridge::check_batch_names(names, bridge::Naming::Snake).map_err(|error| raise(py, &error))
+    })
+}
+
 /// The names of the options of a session that are paths of files or directories.
 #[pyfunction]
 fn path_options() -> PyResult<Vec<&'static str>> {
@@ -304,7 +322,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(image_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(run_command, module)?)?;
     module.add_function(wrap_pyfunction!(run_scripted_agent, module)?)?;
+    module.add_function(wrap_pyfunction!(check_batch_names, module)?)?;
     module.add_function(wrap_pyfunction!(check_names, module)?)?;
+    module.add_function(wrap_pyfunction!(check_prompt_names, module)?)?;
     module.add_function(wrap_pyfunction!(check_script, module)?)?;
     module.add_function(wrap_pyfunction!(open_cassette, module)?)?;
     module.add_function(wrap_pyfunction!(path_options, module)?)?;

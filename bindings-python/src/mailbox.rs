@@ -51,6 +51,14 @@ impl PyMailbox {
         })
     }
 
+    /// The answer of a job cannot be sent.
+    fn refuse_answer(&self, job_id: u64, reason: String) -> PyResult<()> {
+        crate::guarded(|| {
+            self.mailbox.refuse_answer(job_id, reason);
+            Ok(())
+        })
+    }
+
     /// `kind` is the class of an exception.
     fn finish_job(
         &self,
@@ -64,9 +72,13 @@ impl PyMailbox {
                 Some(error) => self.mailbox.fail_job(job_id, error, kind),
                 None => {
                     let answer = py_to_json(value);
-                    let answer =
-                        answer.map_err(|error| format!("the handler's result cannot be serialized to JSON: {error}"));
-                    self.mailbox.finish_job(job_id, answer);
+                    match answer {
+                        Ok(answer) => self.mailbox.finish_job(job_id, Ok(answer)),
+                        Err(error) => {
+                            let reason = format!("the handler's result cannot be serialized to JSON: {error}");
+                            self.mailbox.refuse_answer(job_id, reason);
+                        }
+                    }
                 }
             }
             Ok(())

@@ -131,7 +131,7 @@ def test_handlers_are_announced_to_core() -> None:
     [
         ({"on_approval": "approve"}, "on_approval", '`on_approval`: expected a function or "manual", got "approve"'),
         ({"on_event": "manual"}, "on_event", '`on_event`: expected a function, got "manual"'),
-        ({"tools": add}, "tools", r"`tools`: expected a list of an ExternalTool.*put it into a list: `tools=\["),
+        ({"tools": add}, "tools", r"`tools`: expected a list of tools, got .*put it into a list: `tools=\["),
         ({"hooks": Hook("Stop", None, print)}, "hooks", r"put it into a list: `hooks=\["),
         ({"tools": [add, print]}, "tools", r"tools\[1\]: expected an ExternalTool \(@tool makes one of a function\)"),
         ({"hooks": [3]}, "hooks", r"hooks\[0\]: expected a Hook, got 3"),

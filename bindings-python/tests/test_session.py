@@ -414,6 +414,39 @@ async def test_handler_that_waits_for_its_own_turn_fails() -> None:
     assert "return an answer first" in failures[0]
 
 
+async def test_agent_shows_what_it_is() -> None:
+    agent = await kimi_agent.open_agent(executable=scripted_agent([[]]))
+    assert repr(agent).startswith("<Agent 'python")
+    assert repr(agent).endswith("' open>")
+    await agent.close()
+    assert repr(agent).endswith("' closed>")
+
+
+async def test_names_of_options_are_checked_before_values() -> None:
+    wrong: dict[str, Any] = {"workdir": "."}
+    number: Any = 3
+    async with open_session([{"text": "a"}]) as session:
+        for call in (session.prompt, kimi_agent.prompt, kimi_agent.run_batch):
+            with pytest.raises(InvalidOption, match="`workdir`"):
+                call(number, **wrong)
+        with pytest.raises(InvalidOption, match="`workdir`"):
+            kimi_agent.run_batch(["a"], concurrency=number, **wrong)
+
+
+async def test_result_that_cannot_be_sent_has_advice_for_program_only() -> None:
+    @kimi_agent.tool
+    def find() -> object:
+        """Finds."""
+        return object()
+
+    asks = [{"external_tool": {"name": "find", "arguments": {}}}, {"text": "{{last.message}}{{last.output}}"}]
+    async with open_session(asks, tools=[find]) as session:
+        result = await session.prompt("Go").result()
+        assert "a value that cannot be sent" in result.text
+        assert "object" not in result.text
+        assert result.handler_failures[0].message.startswith("TypeError: the handler returned an object of type object")
+
+
 @pytest.mark.parametrize("content", ["", " ", [], {"type": "txt", "text": "a"}])
 async def test_empty_prompt_and_misspelt_part_are_refused(content: Any) -> None:
     async with open_session([{"text": "a"}]) as session:

@@ -161,7 +161,8 @@ class Agent(Owner[_native.Agent]):
         await super().close(timeout)
 
     def __repr__(self) -> str:
-        return "<Agent>"
+        agent, state, pid = self._native.described()
+        return f"<Agent {agent!r} {state}{'' if pid is None else f' pid={pid}'}>"
 
 
 class _Origin:

@@ -520,12 +520,11 @@ def run_batch(
     mailbox = current_mailbox()
     show_messages()
     try:
+        called(_native.check_batch_names, list(options))
         of_handlers = ("on_progress", "progress")
         rest = {name: value for name, value in options.items() if name not in of_handlers}
         if output is not None:
             rest["output"] = output
-        if "total" in rest:
-            called(_native.check_names, ["total"])
         runner = _runner_of(on, rest.get("concurrency"))
         handlers = _BatchHandlers(jobs, rest, options, runner)
         encoded = encode_options(rest, handlers)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ._interface import Callbacks
     from ._spans import Tracing
 
-__all__ = ["Handlers", "Job", "encode_answer", "observe", "observer", "serving_job", "was_logged"]
+__all__ = ["UNSENDABLE", "Handlers", "Job", "encode_answer", "observe", "observer", "serving_job", "was_logged"]
 
 _logger = logging.getLogger("kimi_agent")
 _keys = itertools.count(1)
@@ -65,6 +65,10 @@ _DEFAULT_ANSWERS = {
     "on_question": "The question is dismissed. ",
     OutputCheck.name: "The model gets the error, and can return another value. ",
 }
+
+
+# Instead of an answer that cannot be sent.
+UNSENDABLE = object()
 
 
 class _Handler:
@@ -119,6 +123,10 @@ class Job:
         if self._open:
             self._open = False
             self._finish(self.id, value, error, kind)
+
+    def refuse(self, error: str) -> None:
+        """Reports that the answer cannot be sent."""
+        self.finish(UNSENDABLE, error)
 
     def cancel(self) -> None:
         """Drops the answer and cancels the task. A handler in a thread cannot be stopped."""
@@ -288,7 +296,7 @@ async def _answer(job: Job, handler: _Handler | OutputCheck, kind: str, payload:
     try:
         if in_turn and (task := asyncio.current_task(job.loop)) is not None:
             _serving.set((job.id, weakref.ref(task)))
-        job.finish(encode_answer(await handler.function(payload), kind), None)
+        _finish(job, handler, kind, await handler.function(payload))
     except asyncio.CancelledError:
         job.finish(None, "cancelled")
         raise
@@ -309,11 +317,28 @@ def _answer_in_thread(job: Job, handler: _Handler | OutputCheck, kind: str, payl
             # For example of a lambda that calls an async function.
             _back_on_loop(job, _answer_awaited(job, handler, kind, result, in_turn))
         else:
-            job.finish(encode_answer(result, kind), None)
+            _finish(job, handler, kind, result)
     except BaseException as failure:
         # sys.exit() in a handler does not end the program. A cancelled job has nothing to report.
         if job.awaited:
             _report_failure(job, handler, kind, failure)
+
+
+def _finish(job: Job, handler: _Handler | OutputCheck, kind: str, answer: Any) -> None:
+    """Reports the answer of a handler."""
+    try:
+        encoded = encode_answer(answer, kind)
+    except TypeError as failure:
+        if kind != "tool":
+            raise
+        # The model does not read the text, which is advice for programmers.
+        reported = f"{class_name(failure)}: {failure_text(failure)}"
+        try:
+            _log_failure(handler, failure, reported)
+        finally:
+            job.refuse(reported)
+    else:
+        job.finish(encoded, None)
 
 
 def _back_on_loop(job: Job, work: Coroutine[Any, Any, None]) -> None:
@@ -384,13 +409,13 @@ def _report_failure(job: Job, handler: _Handler | OutputCheck, kind: str, failur
             job.finish(None, *_described(failure))
 
 
-def _log_failure(handler: _Handler | OutputCheck, failure: BaseException) -> None:
-    """Logs that a handler failed, the first time as a warning."""
+def _log_failure(handler: _Handler | OutputCheck, failure: BaseException, reported: str | None = None) -> None:
+    """Logs that a handler failed, the first time as a warning. `reported` is the text that the core logs, too."""
     if handler.has_failed:
         _logger.debug("%s failed again", handler.name, exc_info=failure)
         return
     handler.has_failed = True
-    _logged.append(failure_text(failure))
+    _logged.append(reported or failure_text(failure))
     further = "HandlerFailed events report each failure, this log only the first"
     if handler.name == "on_progress":
         # A batch has no such events.
@@ -537,7 +562,7 @@ def _instances(name: str, values: Sequence[Any] | None, kind: type, expected: st
         return []
     if isinstance(values, kind) or not isinstance(values, Sequence) or isinstance(values, str):
         remedy = f"; put it into a list: `{name}=[…]`" if isinstance(values, kind) else ""
-        problem = f"expected a list of {expected}, got {kind_of(values)}{remedy}"
+        problem = f"expected a list of {name}, got {kind_of(values)}{remedy}"
         raise InvalidOption(f"invalid option `{name}`: {problem}", name)
     for at, value in enumerate(values):
         if not isinstance(value, kind):

@@ -19,7 +19,7 @@ from . import _native
 from ._encode import NotUnicode, valid_unicode
 from ._errors import InvalidOption, KimiAgentError, from_native
 from ._failures import class_name, failure_text
-from ._handlers import Handlers, Job, was_logged
+from ._handlers import UNSENDABLE, Handlers, Job, was_logged
 
 if TYPE_CHECKING:
     from ._interface import Delivery, ErrorTuple
@@ -341,7 +341,11 @@ class LoopMailbox:
 
     def _finish_job(self, job_id: int, value: Any, error: str | None, kind: str | None) -> None:
         # Perhaps in another thread, while the loop's thread cancels the job.
-        if self._jobs.pop(job_id, None) is not None:
+        if self._jobs.pop(job_id, None) is None:
+            return
+        if value is UNSENDABLE:
+            self.native.refuse_answer(job_id, valid_unicode(error or ""))
+        else:
             self.native.finish_job(job_id, value, None if error is None else valid_unicode(error), kind)
 
 

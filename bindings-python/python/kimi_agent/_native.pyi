@@ -24,8 +24,10 @@ __all__ = [
     "PrivateFolder",
     "Session",
     "Turn",
+    "check_batch_names",
     "check_names",
     "check_policy",
+    "check_prompt_names",
     "check_script",
     "image_bytes",
     "image_file",
@@ -57,6 +59,8 @@ class Mailbox:
         """Answers a job with a JSON value, or with the text of what went wrong. Unknown ids are ignored."""
     def report_progress(self, job_id: int, fraction: float | None, message: str | None) -> None:
         """Reports the progress of a tool's job. Unknown ids are ignored."""
+    def refuse_answer(self, job_id: int, reason: str) -> None:
+        """Fails a job whose answer cannot be sent. The model does not read the text. Unknown ids are ignored."""
     def close(self) -> None:
         """Closes the descriptor; later deliveries are dropped and jobs that are open fail."""
 
@@ -76,6 +80,8 @@ class Agent:
         """A ticket, done with a list of dicts, whose fields are those of `SessionInfo`."""
     def close(self, timeout: object) -> int:
         """A ticket, done with None; may be called again. `timeout` overrides `close_timeout`; None is unset."""
+    def described(self) -> tuple[str, str, int | None]:
+        """The name of its program, its state, and the id of the process that its sessions share."""
     def abandon(self) -> None:
         """Closes in the background."""
 
@@ -260,6 +266,12 @@ def check_policy(policy: str, call: Any, work_dir: str) -> dict[str, Any]:
 
 def check_names(names: list[str]) -> None:
     """Raises for the first name that is no option."""
+
+def check_prompt_names(names: list[str]) -> None:
+    """Raises for the first name that is no option of a prompt."""
+
+def check_batch_names(names: list[str]) -> None:
+    """Raises for the first name that is no option of a batch."""
 
 def path_options() -> list[str]:
     """The names of the options of a session that are paths of files or directories."""

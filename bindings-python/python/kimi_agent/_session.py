@@ -433,6 +433,8 @@ class Session(Owner[_native.Session], Generic[T_co]):
         """
         self._mailbox.check()
         show_messages()
+        if options:
+            called(_native.check_prompt_names, list(options))
         self._handlers.turn_context = contextvars.copy_context()
         encoded, check = self._handlers.add_output(output)
         native = self._prompt(encode_input(content), {**encode_prompt_options(options), "output": encoded})
@@ -728,6 +730,7 @@ def prompt(content: UserInput, *, output: OutputType[V] | None = None, **options
     """
     rest: dict[str, Any] = {name: value for name, value in options.items() if name not in ONE_SHOT}
     rest["output"] = output
+    called(_native.check_names, list(rest))
     own = encode_prompt_options({name: options.get(name) for name in ONE_SHOT})
     try:
         native, mailbox, handlers = begun(rest, partial(_begin_one_shot, encode_input(content), own))

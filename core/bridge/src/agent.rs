@@ -109,6 +109,11 @@ impl BridgeAgent {
         }))
     }
 
+    /// Returns the name of its program, its state, and the id of the process that its sessions share.
+    pub fn described(&self) -> (&str, &'static str, Option<u32>) {
+        host::described(&self.agent)
+    }
+
     /// Closes the agent in the background.
     pub fn abandon(&self) {
         host::begin_close(&self.agent);

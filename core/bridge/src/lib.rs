@@ -20,8 +20,8 @@ pub use agent::BridgeAgent;
 pub use batch::BridgeBatch;
 pub use files::PrivateFolder;
 pub use kimi_agent_client::host::{
-    QueuedEvents, TextRun, check_names, check_prompt_names, error_fields, open_cassette, parse_content, parse_hook,
-    parse_tool, wrong_type,
+    QueuedEvents, TextRun, check_batch_names, check_names, check_prompt_names, error_fields, open_cassette,
+    parse_content, parse_hook, parse_tool, wrong_type,
 };
 pub use kimi_agent_command::main as run_command;
 pub use kimi_agent_protocol::messages::value::RequestOrigin;

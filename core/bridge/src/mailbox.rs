@@ -261,6 +261,11 @@ impl Mailbox {
         self.end_job(id, Err(HostError::new(text, class)));
     }
 
+    /// Fails a job whose answer cannot be sent. The model does not read the text. A job that was withdrawn is ignored.
+    pub fn refuse_answer(&self, id: u64, reason: String) {
+        self.end_job(id, Err(HostError::unsendable(reason)));
+    }
+
     fn end_job(&self, id: u64, outcome: Result<Value, HostError>) {
         let job = lock(&self.jobs).remove(&id);
         if let Some(job) = job {

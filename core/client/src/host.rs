@@ -6,7 +6,9 @@ use std::time::Duration;
 
 pub use crate::answers::{parse_answers, parse_approval, parse_file, parse_hook_decision, parse_terminal_result};
 #[cfg(feature = "batch")]
-pub use crate::batch::{Control as BatchControl, Jobs, read_journal, running_batches, set_runner, take_batch_options};
+pub use crate::batch::{
+    Control as BatchControl, Jobs, check_batch_names, read_journal, running_batches, set_runner, take_batch_options,
+};
 pub use crate::connection::{TextRun, TurnLimits};
 pub use crate::driver::event_channel::EventChannel;
 pub use crate::driver::event_queue::QueuedEvents;
@@ -81,6 +83,12 @@ pub fn limits(prompt: &PromptOptions) -> Result<TurnLimits> {
 /// [`Error::InvalidOption`] if a pattern of `redact` is not a regular expression.
 pub fn secrets_redactor(options: &SessionOptions) -> Result<Redactor> {
     options.secrets_redactor()
+}
+
+/// Returns what an agent shows of itself: the name of its program, its state, and the id of the process that its sessions share.
+pub fn described(agent: &Agent) -> (&str, &'static str, Option<u32>) {
+    let (state, pid) = agent.state();
+    (agent.name(), state, pid)
 }
 
 /// Closes an agent in the background.

@@ -18,21 +18,26 @@ pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 pub struct HostError {
     text: String,
-    class: Option<String>,
+    /// The text for the program, if it is another one.
+    reported: Option<String>,
 }
 
 impl HostError {
     /// Makes the error of an exception of this class, which is left out if it says nothing.
     pub fn new(text: String, class: Option<String>) -> Self {
-        Self { text, class }
+        let reported = class.map(|class| format!("{class}: {text}"));
+        Self { text, reported }
+    }
+
+    /// Makes the error for an answer that cannot be sent. The model does not read the text, which is advice for programmers.
+    pub fn unsendable(reported: String) -> Self {
+        Self { text: "the handler returned a value that cannot be sent".to_owned(), reported: Some(reported) }
     }
 
     /// Returns the text for the program: that of the error, after its class if it is known.
     pub fn reported(error: &HandlerError) -> String {
-        match error.downcast_ref::<Self>() {
-            Some(Self { text, class: Some(class) }) => format!("{class}: {text}"),
-            _ => error.to_string(),
-        }
+        let own = error.downcast_ref::<Self>().and_then(|error| error.reported.clone());
+        own.unwrap_or_else(|| error.to_string())
     }
 }
 

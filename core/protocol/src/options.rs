@@ -276,7 +276,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         "The directory that the agent works in.",
     )
     .flag("--work-dir")
-    .aliases(&["cwd", "directory", "root", "workspace"]),
+    .aliases(&["cwd", "directory", "root", "working_dir", "working_directory", "workspace"]),
     session(
         "session_id",
         Kind::Text,
@@ -285,21 +285,23 @@ pub const OPTIONS: &[OptionInfo] = &[
     )
     .flag("--session")
     .since(0, 64)
-    .aliases(&["resume", "session"]),
+    .aliases(&["continue", "continue_conversation", "conversation_id", "resume", "session", "thread_id"]),
     session(
         "model",
         Kind::Text,
         Fallback::Words("the default model of the configuration"),
         "The model, by its name in the agent's configuration.",
     )
-    .flag("--model"),
+    .flag("--model")
+    .aliases(&["model_id", "model_name"]),
     session(
         "thinking",
         Kind::Boolean,
         Fallback::Words("as the agent is configured"),
         "Whether the model thinks before it answers. kimi-cli can turn thinking off since 0.67.",
     )
-    .flag("--thinking"),
+    .flag("--thinking")
+    .aliases(&["reasoning"]),
     session(
         "yolo",
         Kind::Boolean,
@@ -338,7 +340,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         "The agent: the path or name of a program, or a list of it and its first arguments.",
     )
     .of_agent()
-    .aliases(&["cli_path", "command", "kimi_path", "path"]),
+    .aliases(&["cli_path", "codex_path", "command", "kimi_path", "path", "path_to_claude_code_executable", "program"]),
     program(
         "env",
         Kind::Environment,
@@ -347,7 +349,7 @@ pub const OPTIONS: &[OptionInfo] = &[
          program is also looked for on a `PATH` that is set here.",
     )
     .of_agent()
-    .aliases(&["environment"]),
+    .aliases(&["api_key", "environment"]),
     program(
         "inherit_env",
         Kind::InheritEnv,
@@ -365,7 +367,7 @@ pub const OPTIONS: &[OptionInfo] = &[
          private files.",
     )
     .flag("--mcp-config-file")
-    .aliases(&["mcp_servers"]),
+    .aliases(&["mcp", "mcp_servers"]),
     program(
         "agent_file",
         Kind::File,
@@ -373,8 +375,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         "The path of an agent specification: its prompt and its tools.",
     )
     .flag("--agent-file")
-    .not_over_acp()
-    .aliases(&["append_system_prompt"]),
+    .not_over_acp(),
     program(
         "skills_dir",
         Kind::Directory,
@@ -392,7 +393,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         "Text that follows the agent's own system prompt; with the mode `override`, text that replaces it. Only over ACP, for example \
          with Claude Code. Other agents raise `Unsupported`.",
     )
-    .aliases(&["instructions"]),
+    .aliases(&["append_system_prompt", "custom_system_prompt", "instructions", "system"]),
     session(
         "additional_directories",
         Kind::Directories,
@@ -400,7 +401,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         "Further directories that the agent works in. Only over ACP, for example with Claude Code and Kimi Code. Other agents raise \
          `Unsupported`.",
     )
-    .aliases(&["roots"]),
+    .aliases(&["add_dirs", "additional_dirs", "roots"]),
     session(
         "agent_meta",
         Kind::Object,
@@ -434,7 +435,17 @@ pub const OPTIONS: &[OptionInfo] = &[
         "Rules that decide about approval requests before `on_approval`. If the agent has hooks, rules that deny, and a default \
          that denies, also see calls that need no approval.",
     )
-    .aliases(&["allowed_tools", "disallowed_tools", "permission_mode", "permissions", "rules", "permission_rules"]),
+    .aliases(&[
+        "allowed_tools",
+        "approval_mode",
+        "approval_policy",
+        "disallowed_tools",
+        "permission_mode",
+        "permission_rules",
+        "permissions",
+        "rules",
+        "sandbox_mode",
+    ]),
     handler(
         "enforce",
         Kind::Enforce,
@@ -448,7 +459,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         Fallback::Words("with `yolo` every request is approved, else every request is rejected"),
         "Answers approval requests. With `\"manual\"` the reader of the events answers them with `respond()`. It has no deadline.",
     )
-    .aliases(&["can_use_tool"]),
+    .aliases(&["approve", "can_use_tool", "on_permission"]),
     handler(
         "on_question",
         Kind::QuestionHandler,
@@ -520,7 +531,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         "Further arguments for the agent, after all others.",
     )
     .of_agent()
-    .aliases(&["add_dirs", "args"]),
+    .aliases(&["args"]),
     program(
         "read_session_files",
         Kind::Boolean,

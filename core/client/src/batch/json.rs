@@ -35,6 +35,7 @@ const OF_BATCH: [&str; 9] = [
 /// # Errors
 /// `InvalidOption`, with the caller's names.
 pub fn take_batch_options(map: &mut Map<String, Value>, naming: Naming) -> Result<BatchOptions> {
+    check_batch_names(map.keys().map(String::as_str), naming)?;
     let mut take = |name: &'static str| {
         let value = map.remove(&naming.name(name)).filter(|value| !value.is_null());
         value.map(|value| (Field { name, naming }, value))
@@ -69,17 +70,21 @@ pub fn take_batch_options(map: &mut Map<String, Value>, naming: Naming) -> Resul
         }
         map.insert(other, value);
     }
-    check_names(map, naming)?;
     Ok(options)
 }
 
-/// Checks the names of the options that are left. The session of a batch suggests only its own names.
-fn check_names(map: &Map<String, Value>, naming: Naming) -> Result<()> {
-    let Some(given) = map.keys().find(|given| find(OPTIONS, given, naming).is_none()) else { return Ok(()) };
+/// Checks the names of a batch's options, before their values are used. The session of a batch suggests only its own names.
+///
+/// # Errors
+/// `InvalidOption` names the first unknown option, with a suggestion.
+pub fn check_batch_names<'a>(given: impl IntoIterator<Item = &'a str>, naming: Naming) -> Result<()> {
+    let is_known =
+        |given: &str| find(OPTIONS, given, naming).is_some() || OF_BATCH.iter().any(|own| naming.name(own) == given);
+    let Some(given) = given.into_iter().find(|given| !is_known(given)) else { return Ok(()) };
     let names = OPTIONS.iter().map(|option| option.name).chain(OF_BATCH);
     let hint = nearest(given, names.map(|name| (name, name)));
     let hint = hint.map(|name| format!("; did you mean `{}`?", naming.name(name))).unwrap_or_default();
-    Err(invalid_option(given.as_str(), format!("unknown option{hint}")))
+    Err(invalid_option(given, format!("unknown option{hint}")))
 }
 
 /// Reads values, and describes their problems.
@@ -200,6 +205,7 @@ mod tests {
             (json!({"workspace": "clone"}), "got \"clone\""),
             (json!({"concurency": 8}), "did you mean `concurrency`"),
             (json!({"modle": "m"}), "did you mean `model`"),
+            (json!({"concurrency": "8", "modle": "m"}), "`modle`: unknown option"),
             (json!({"journal": ""}), "`journal`: it is empty"),
             (json!({"timeout": -1}), "`timeout`: expected a number of seconds"),
             (json!({"job_timeout": 1, "turn_timeout": 2}), "leave one of the two out"),

@@ -29,7 +29,7 @@ use tracing::Instrument as _;
 
 pub use job::{Job, JobValue};
 pub use journal::read_journal;
-pub use json::take_batch_options;
+pub use json::{check_batch_names, take_batch_options};
 pub use kimi_agent_protocol::batch::Retry;
 pub use options::{BatchOptions, Progress, Workspace};
 pub use result::{JobResult, JobStatus};

@@ -321,13 +321,27 @@ fn unknown_name_error_has_suggestion() {
     assert_eq!(reason("modle", Naming::Camel), suggests("model"));
     assert_eq!(reason("on_aproval", Naming::Snake), suggests("on_approval"));
     assert_eq!(reason("onapproval", Naming::Camel), suggests("onApproval"));
-    for (alias, known) in
-        [("cwd", "work_dir"), ("timeout", "turn_timeout"), ("timout", "turn_timeout"), ("mcp_servers", "mcp_configs")]
-    {
+    for (alias, known) in [
+        ("cwd", "work_dir"),
+        ("resume", "session_id"),
+        ("timeout", "turn_timeout"),
+        ("timout", "turn_timeout"),
+        ("mcp_servers", "mcp_configs"),
+        ("add_dirs", "additional_directories"),
+        ("allowed_tools", "policy"),
+        ("permission_mode", "policy"),
+        ("output_schema", "output"),
+        ("max_budget_usd", "session_budget"),
+        ("append_system_prompt", "system_prompt"),
+        ("model_name", "model"),
+        ("api_key", "env"),
+    ] {
         assert_eq!(reason(alias, Naming::Snake), suggests(known));
     }
     assert_eq!(reason("timeout", Naming::Camel), suggests("turnTimeout"));
     assert_eq!(reason("mcpServers", Naming::Camel), suggests("mcpConfigs"));
+    assert_eq!(reason("addDirs", Naming::Camel), suggests("additionalDirectories"));
+    assert_eq!(reason("pathToClaudeCodeExecutable", Naming::Camel), suggests("executable"));
     assert_eq!(reason("temperature", Naming::Snake), "unknown option");
     assert_eq!(reason("", Naming::Snake), "unknown option");
 }

@@ -1,5 +1,6 @@
 //! Agents, whose sessions can share a process.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,9 +41,10 @@ use crate::options::{AgentOptions, Dialect, SessionOptions};
 /// agent.close().await?;
 /// # Ok(()) }
 /// ```
-#[derive(Debug)]
 pub struct Agent {
     options: SessionOptions,
+    /// The name of its program, without folders.
+    name: String,
     processes: Processes,
     closed: watch::Sender<bool>,
 }
@@ -61,9 +63,22 @@ impl AgentOptions {
         let Self(mut options) = self;
         options.validate()?;
         options.recorded = Some(Arc::default());
-        options.program()?;
+        let (program, _) = options.program()?;
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let processes = Processes::of_agent(options.close_timeout);
-        Ok(Agent { options, processes, closed: watch::Sender::new(false) })
+        Ok(Agent { options, name, processes, closed: watch::Sender::new(false) })
+    }
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (state, pid) = self.state();
+        let mut shown = f.debug_struct("Agent");
+        shown.field("agent", &self.name).field("state", &format_args!("{state}"));
+        if let Some(pid) = pid {
+            shown.field("pid", &pid);
+        }
+        shown.finish_non_exhaustive()
     }
 }
 
@@ -225,6 +240,16 @@ impl Agent {
     pub async fn close_with_timeout(&self, timeout: Duration) -> Result<()> {
         self.closed.send_replace(true);
         self.processes.close_within(Some(timeout)).await
+    }
+
+    /// Returns the name of its program.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns `open` or `closed`, and the process id if its sessions share a process that runs.
+    pub(crate) fn state(&self) -> (&'static str, Option<u32>) {
+        if *self.closed.borrow() { ("closed", None) } else { ("open", self.processes.shared_pid()) }
     }
 
     /// Closes the agent in the background.

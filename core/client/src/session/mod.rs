@@ -12,6 +12,7 @@ mod processes;
 mod turn;
 mod turn_streams;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +60,6 @@ use link::Link;
 /// session.close().await?;
 /// # Ok(()) }
 /// ```
-#[derive(Debug)]
 pub struct Session {
     shared: Arc<Shared>,
     id: String,
@@ -71,6 +71,21 @@ pub struct Session {
     telemetry: Option<Box<SessionTelemetry>>,
     /// The recording that its agent plays.
     replayed: Option<Arc<Replayed>>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Session");
+        shown.field("id", &self.id());
+        if let Some(server) = self.server() {
+            shown.field("agent", &server.name);
+        }
+        shown.field("state", &self.state());
+        if let Some(pid) = self.pid {
+            shown.field("pid", &pid);
+        }
+        shown.finish_non_exhaustive()
+    }
 }
 
 impl Session {

@@ -186,6 +186,12 @@ impl Processes {
         }
     }
 
+    /// Returns the id of the newest shared process that runs. Nothing while one is being started.
+    pub(super) fn shared_pid(&self) -> Option<u32> {
+        let processes = self.shared.try_lock().ok()?;
+        processes.iter().rev().find(|process| !process.handle.is_over())?.handle.pid()
+    }
+
     async fn start(
         &self,
         processes: &mut Vec<SharedProcess>,

@@ -1,5 +1,6 @@
 //! A turn: its events and its outcome. `turn_streams` has its other forms: text, and steps.
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -172,13 +173,18 @@ impl Drop for TurnInner {
 /// # session.close().await
 /// # }
 /// ```
-#[derive(Debug)]
 #[must_use = "dropping a turn cancels it"]
 pub struct Turn {
     /// Dropped before `inner`, so that events which it has not returned count as discarded. Locked by [`TextStream`] only, which
     /// borrows the turn for reading.
     reader: Mutex<Reading>,
     pub(super) inner: Arc<TurnInner>,
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").field("id", &self.id()).finish_non_exhaustive()
+    }
 }
 
 /// The reader of a turn's events.

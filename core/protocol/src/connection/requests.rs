@@ -715,7 +715,9 @@ impl Connection {
         let answer = pending.safe_answer(message);
         let (kind, name, request_id) = (pending.kind.clone(), pending.name.clone(), pending.request_id.clone());
         let tool_call = pending.about.tool_call.clone();
-        self.log_failure(&kind, name.as_deref(), message);
+        // The class of an exception is in the traceback that the host logs.
+        let logged = if reported.ends_with(message) { message } else { &reported };
+        self.log_failure(&kind, name.as_deref(), logged);
         match answer {
             Some(answer) => self.answer_by(key, &answer, (RejectedBy::HandlerFailed, Some(message)), now),
             None => self.answer_failed(key, message, now),
