@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -39,6 +39,10 @@ const MAX_SESSIONLESS: usize = 1024;
 const HEAD: Duration = Duration::from_secs(30);
 /// The limit of a head, in bytes.
 const MAX_HEAD_BYTES: usize = 64 << 10;
+/// The limit of the body of a request, in bytes, if `max_line_bytes` is not less. No model writes longer arguments.
+const MAX_BODY_BYTES: usize = 16 << 20;
+/// How long a body may take.
+const BODY: Duration = Duration::from_secs(60);
 /// The pause before a retry if connections cannot be accepted, for example because no descriptor is left.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -55,6 +59,8 @@ pub(super) struct Limits {
     pub(super) patience: Duration,
     /// The limit of MCP sessions. At the limit the one that has been idle for longest is closed.
     pub(super) sessions: usize,
+    /// The limit of all bodies that are read or handled at a time, in bytes.
+    pub(super) bodies: usize,
     /// How often a call that runs reports to its client. Some clients give up calls that report nothing for a minute.
     pub(super) report_interval: Duration,
 }
@@ -65,6 +71,7 @@ impl Default for Limits {
             strangers: 128,
             patience: Duration::from_secs(1),
             sessions: 1024,
+            bodies: 64 << 20,
             report_interval: Duration::from_secs(10),
         }
     }
@@ -95,6 +102,7 @@ impl ToolsServer {
         calls: CallSender,
         limits: Limits,
     ) -> Result<(Self, Offer)> {
+        let max_request_bytes = max_request_bytes.min(MAX_BODY_BYTES);
         let failed = |error: io::Error| {
             Error::Spawn(format!(
                 "can't start the agent: the server of the program's tools can't listen on 127.0.0.1: {error}; allow that, or \
@@ -138,7 +146,8 @@ impl ToolsServer {
         let sessions = Clients::new(sessions, limits.sessions);
         let mcp = StreamableHttpService::new(new_client, Arc::new(sessions), config);
         let headers = vec![("Authorization".to_owned(), secret.clone())];
-        let door = Arc::new(Door { secret, mcp, max_request_bytes });
+        let bodies = Bodies { size: AtomicUsize::new(0), limit: limits.bodies };
+        let door = Arc::new(Door { secret, mcp, max_request_bytes, bodies });
         let main = tokio::spawn(run(listener, door, limits, stop.clone(), ended));
         let endpoint = ToolsEndpoint { name: NAME.to_owned(), url: format!("http://{address}{PATH}"), headers };
         Ok((Self { stop, main: Some(main) }, Offer { endpoint, tools: told }))
@@ -258,6 +267,30 @@ struct Door {
     secret: String,
     mcp: StreamableHttpService<Tools, Clients>,
     max_request_bytes: usize,
+    bodies: Bodies,
+}
+
+/// The bodies of all connections.
+struct Bodies {
+    size: AtomicUsize,
+    limit: usize,
+}
+
+/// The size of one body, counted while it exists.
+struct Counted<'a>(&'a Bodies, usize);
+
+impl Counted<'_> {
+    /// Counts more of the body. Returns whether all bodies are within the limit.
+    fn add(&mut self, more: usize) -> bool {
+        self.1 += more;
+        self.0.size.fetch_add(more, Ordering::Relaxed) + more <= self.0.limit
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.size.fetch_sub(self.1, Ordering::Relaxed);
+    }
 }
 
 impl Door {
@@ -275,24 +308,42 @@ impl Door {
         // The later layers do not need the secret, and so cannot log it.
         request.headers_mut().remove(AUTHORIZATION);
         // Also checks `Host` and `Origin`: web pages must not reach the server by names that resolve to loopback.
-        match self.read(request).await {
-            Ok(request) => self.mcp.handle(request).await,
-            Err(refusal) => refusal,
+        let mut counted = Counted(&self.bodies, 0);
+        match tokio::time::timeout(BODY, self.read(request, &mut counted)).await {
+            Ok(Ok(request)) => self.mcp.handle(request).await,
+            Ok(Err(refusal)) => refusal,
+            Err(_) => plain(StatusCode::REQUEST_TIMEOUT, "the request is incomplete"),
         }
     }
 
     /// Reads the body as all messages of agents are read: it may be nearly JSON.
-    async fn read(&self, request: Request<Incoming>) -> Result<Request<Full<Bytes>>, Response<Body>> {
+    async fn read(
+        &self,
+        request: Request<Incoming>,
+        counted: &mut Counted<'_>,
+    ) -> Result<Request<Full<Bytes>>, Response<Body>> {
         let (mut head, body) = request.into_parts();
-        let body = Limited::new(body, self.max_request_bytes).collect().await;
-        let body = body.map_err(|error| {
-            tracing::debug!(%error, "the body of a request to the tools can't be read");
-            plain(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                format!("the request is incomplete, or exceeds {} bytes", self.max_request_bytes),
-            )
-        })?;
-        let mut body = body.to_bytes();
+        let mut body = Limited::new(body, self.max_request_bytes);
+        let mut whole = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| {
+                tracing::debug!(%error, "the body of a request to the tools can't be read");
+                plain(
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    format!("the request is incomplete, or exceeds {} bytes", self.max_request_bytes),
+                )
+            })?;
+            let Some(data) = frame.data_ref() else { continue };
+            if !counted.add(data.len()) {
+                tracing::warn!(
+                    limit = self.bodies.limit,
+                    "too many large requests to the tools at a time; one is refused"
+                );
+                return Err(plain(StatusCode::SERVICE_UNAVAILABLE, "too many large requests at a time"));
+            }
+            whole.extend_from_slice(data);
+        }
+        let mut body = Bytes::from(whole);
         if serde_json::from_slice::<serde_json::Value>(&body).is_err()
             && let Some(json) = kimi_agent_protocol::json::rewritten(&body)
         {

@@ -457,3 +457,29 @@ async fn body_that_is_nearly_json_is_read() {
     assert_eq!(status, 200, "{answer}");
     server.close().await;
 }
+
+#[tokio::test]
+async fn unfinished_bodies_are_limited_together() {
+    let (server, offer, _calls) = start_with(Limits { bodies: 40_000, ..Limits::default() }).await;
+    let endpoint = &offer.endpoint;
+    let head = head(endpoint, endpoint.headers[0].1.as_str(), "");
+    let body = format!("{LIST}{}", " ".repeat(20_000));
+    assert_eq!(raw(endpoint, &head, &body).await.0, 200);
+    let unfinished =
+        stranger(endpoint, &format!("{head}\r\nContent-Length: 50000\r\n\r\n{}", " ".repeat(30_000))).await;
+    while raw(endpoint, &head, &body).await.0 != 503 {}
+    drop(unfinished);
+    while raw(endpoint, &head, &body).await.0 != 200 {}
+    server.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn unfinished_body_is_refused_in_the_end() {
+    let (server, offer, _calls) = start_with(Limits::default()).await;
+    let head = head(&offer.endpoint, offer.endpoint.headers[0].1.as_str(), "");
+    let mut stream = stranger(&offer.endpoint, &format!("{head}\r\nContent-Length: 10\r\n\r\n{{")).await;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    server.close().await;
+}

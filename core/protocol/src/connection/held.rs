@@ -21,6 +21,8 @@ pub(super) struct Held {
     pub(super) reply_to: ReplyTo,
     pub(super) scope: Scope,
     pub(super) request: Event,
+    /// The size of the request, in bytes.
+    pub(super) size: usize,
     /// The call, as rules see it.
     pub(super) call: ToolCallInfo,
     /// What the program is asked.
@@ -33,8 +35,8 @@ impl Connection {
         let ReplyTo::Held(held) = reply_to else { return self.send_answer(reply_to, request_id, answer) };
         match answer {
             Answer::Approval(Approval::Approve | Approval::ApproveForSession) => {
-                let Held { key, reply_to, scope, request, .. } = *held;
-                self.dispatch(key, reply_to, scope, request, true, now);
+                let Held { key, reply_to, scope, request, size, .. } = *held;
+                self.dispatch(key, reply_to, scope, (request, size), true, now);
             }
             Answer::Approval(Approval::Reject { feedback: Some(feedback) }) => {
                 self.refuse_held(*held, INTERNAL_ERROR, format!("the user rejected this: {feedback}"));
@@ -68,10 +70,10 @@ impl Connection {
         held.asked = Some(self.approved_calls().asked(&asked, &decision));
         let mut asked = Event::from(asked);
         asked.set_origin(RequestOrigin { session: self.number, request: key });
-        let size = serde_json::to_string(&asked).map_or(0, |json| json.len());
+        let (of_held, size) = (held.size, serde_json::to_string(&asked).map_or(0, |json| json.len()));
         self.outputs.push_back(Output::Event { scope, event: Box::new(asked.clone()), size });
         self.report_decision(decision, scope);
-        self.dispatch(key, ReplyTo::Held(Box::new(held)), scope, asked, false, now);
+        self.dispatch(key, ReplyTo::Held(Box::new(held)), scope, (asked, size + of_held), false, now);
     }
 }
 

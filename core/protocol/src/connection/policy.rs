@@ -43,12 +43,14 @@ pub(super) enum Verdict {
 /// The calls that the program approved.
 #[derive(Debug, Default)]
 pub(super) struct ApprovedCalls {
-    /// For the session.
-    always: Vec<(ToolCallInfo, AskedAbout)>,
-    /// Calls of the program's own tools that the agent has asked about, once each. They come next, and are not asked about again.
-    once: Vec<ToolCallInfo>,
+    /// For the session, the hashes of each call and of what was asked about it.
+    always: HashSet<[u64; 2]>,
+    /// The hashes of calls of the program's own tools that the agent has asked about, once each. They come next, and are not asked
+    /// about again.
+    once: Vec<[u64; 2]>,
     /// Hashes, so that an agent cannot look for two requests with the same one.
     hasher: RandomState,
+    second: RandomState,
 }
 
 /// What the program was asked about a call: what the agent has shown with it, such as a diff, and which rule asked about which part.
@@ -63,21 +65,21 @@ impl ApprovedCalls {
 
     /// Remembers a call for the session. A call without arguments says too little.
     fn add(&mut self, call: &ToolCallInfo, asked: AskedAbout) {
-        if is_said(call) && self.always.len() < MAX_APPROVED && !self.contains(call, asked) {
-            self.always.push((Self::without_id(call), asked));
+        if is_said(call) && self.always.len() < MAX_APPROVED {
+            self.always.insert(self.hash(call, Some(asked)));
         }
     }
 
     /// Remembers a call of an own tool, until it comes.
     fn add_once(&mut self, call: &ToolCallInfo) {
         if call.arguments.is_some() && self.once.len() < MAX_APPROVED {
-            self.once.push(Self::without_id(call));
+            self.once.push(self.hash(call, None));
         }
     }
 
     /// Whether exactly this call was approved, as it is asked about now. Its id does not matter.
     fn contains(&self, call: &ToolCallInfo, asked: AskedAbout) -> bool {
-        !self.always.is_empty() && self.always.contains(&(Self::without_id(call), asked))
+        !self.always.is_empty() && self.always.contains(&self.hash(call, Some(asked)))
     }
 
     /// Whether exactly this call of an own tool was approved for the session, as it is asked about now.
@@ -87,7 +89,7 @@ impl ApprovedCalls {
 
     /// Whether exactly this call of an own tool was approved once. The approval is used up.
     fn take_once(&mut self, call: &ToolCallInfo) -> bool {
-        let call = Self::without_id(call);
+        let call = self.hash(call, None);
         let once = self.once.iter().position(|approved| *approved == call).map(|place| self.once.remove(place));
         once.is_some()
     }
@@ -97,13 +99,17 @@ impl ApprovedCalls {
         self.once.clear();
     }
 
-    fn without_id(call: &ToolCallInfo) -> ToolCallInfo {
+    /// Returns hashes of a call without its id.
+    fn hash(&self, call: &ToolCallInfo, asked: Option<AskedAbout>) -> [u64; 2] {
+        let ToolCallInfo { id: _, name, arguments, kind, locations, diffs, changed, extra } = call;
         // Some agents say nothing by this kind, others leave it out.
-        let kind = call.kind.clone().filter(|kind| kind.as_str() != "other");
-        let call = ToolCallInfo { id: String::new(), kind, ..call.clone() };
+        let kind = kind.as_ref().map(ToolKind::as_str).filter(|kind| *kind != "other");
         // An own tool gets its arguments and nothing else.
-        let is_own = call.kind.as_ref().is_some_and(|kind| kind.as_str() == OWN_TOOL);
-        if is_own { ToolCallInfo { locations: None, diffs: None, changed: None, ..call } } else { call }
+        let is_own = kind == Some(OWN_TOOL);
+        let beside = (!is_own).then_some((locations, diffs, changed));
+        let extra = serde_json::to_string(extra).unwrap_or_default();
+        let all = (name, arguments, kind, beside, extra, asked.map(|asked| asked.0));
+        [self.hasher.hash_one(&all), self.second.hash_one(&all)]
     }
 }
 

@@ -9,7 +9,7 @@ use super::output::OutputTool;
 use super::policy::{AskedAbout, ToolRules, Verdict, is_said};
 use super::recording::{self, Decided};
 use super::terminals::MAX_TERMINALS;
-use super::tool_calls::{Known, RejectedBy, short};
+use super::tool_calls::{Known, MAX_ID, RejectedBy, short};
 use super::warnings::HANDLERS;
 use super::{Connection, Output, Scope};
 use crate::answers::{Answers, Approval, HookDecision, OnError, WrongAnswer};
@@ -32,6 +32,8 @@ pub(super) const REQUEST_CANCELLED: i64 = -32800;
 
 /// The limit of open requests, and of resolved ids that are remembered. Further requests get the default answer.
 const MAX_PENDING: usize = 1024;
+/// The limit of the size of all open requests, in bytes. One request alone may be larger.
+const MAX_PENDING_BYTES: usize = 32 << 20;
 
 /// How long a request waits for an answer before the log reports it.
 const REPORT_AFTER: Duration = Duration::from_secs(60);
@@ -152,6 +154,8 @@ pub(super) struct Pending {
     /// When the log reports that the request has no answer. `None` if it has been reported, or never is.
     report_at: Option<Instant>,
     pub(super) asked_at: Instant,
+    /// The size of the request, in bytes.
+    size: usize,
 }
 
 /// The details of a request that are needed once it has been answered.
@@ -173,6 +177,8 @@ pub(super) struct About {
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     pending: HashMap<RequestKey, Pending>,
+    /// The size of the open requests, in bytes.
+    kept: usize,
     /// Ids of resolved manual requests. A late answer to such a request is not an error.
     resolved: BTreeSet<String>,
 }
@@ -224,8 +230,21 @@ impl Requests {
         (twin.is_some() || self.resolved.contains(request_id)).then_some(twin)
     }
 
+    /// Adds a request. Returns the reason if there are too many.
+    fn add(&mut self, key: RequestKey, pending: Pending) -> Option<String> {
+        let is_too_large = self.kept > 0 && self.kept + pending.size > MAX_PENDING_BYTES;
+        let is_full = self.pending.len() >= MAX_PENDING;
+        self.kept += pending.size;
+        self.pending.insert(key, pending);
+        if is_full {
+            return Some(format!("{MAX_PENDING} other requests await an answer"));
+        }
+        is_too_large.then(|| format!("the requests that await an answer exceed {MAX_PENDING_BYTES} bytes"))
+    }
+
     fn take(&mut self, key: RequestKey) -> Option<Pending> {
         let pending = self.pending.remove(&key)?;
+        self.kept -= pending.size;
         if pending.manual {
             self.remember(&pending.request_id);
         }
@@ -370,6 +389,9 @@ impl Connection {
     }
 
     pub(super) fn request(&mut self, rpc_id: String, mut request: Event, mut size: usize, now: Instant) {
+        if rpc_id.len().max(request.request_id().map_or(0, str::len)) > MAX_ID {
+            return self.refuse_with(&rpc_id, INVALID_PARAMS, &format!("the id of the request exceeds {MAX_ID} bytes"));
+        }
         if let Event::ApprovalRequest(request) = &request {
             self.restate_call(request, now);
         }
@@ -387,7 +409,7 @@ impl Connection {
         if let Some(replay) = &mut self.replay {
             return replay.request(rpc_id, request, size);
         }
-        self.dispatch(key, ReplyTo::Agent(rpc_id), scope, request, false, now);
+        self.dispatch(key, ReplyTo::Agent(rpc_id), scope, (request, size), false, now);
     }
 
     /// Begins a tool call that does not come over the connection. It is not part of a replay.
@@ -403,7 +425,7 @@ impl Connection {
         let request = Event::from(call);
         self.outputs.push_back(Output::Event { scope, event: request.clone().into(), size });
         let key = self.new_key();
-        self.dispatch(key, ReplyTo::ToolCaller(key), scope, request, false, now);
+        self.dispatch(key, ReplyTo::ToolCaller(key), scope, (request, size), false, now);
         Some(key)
     }
 
@@ -421,7 +443,7 @@ impl Connection {
         key: RequestKey,
         mut reply_to: ReplyTo,
         scope: Scope,
-        request: Event,
+        (request, size): (Event, usize),
         is_approved: bool,
         now: Instant,
     ) {
@@ -509,7 +531,7 @@ impl Connection {
         if let Some(Verdict::Asked(decision)) = verdict
             && source == AnswerSource::Handler
         {
-            let held = Held { key, reply_to, scope, request, call: decision.tool_call.clone(), asked: None };
+            let held = Held { key, reply_to, scope, request, size, call: decision.tool_call.clone(), asked: None };
             return self.ask_first(held, *decision, now);
         }
         if let (Event::TerminalRequest(request), ReplyTo::Agent(rpc_id)) = (&request, &reply_to) {
@@ -545,12 +567,20 @@ impl Connection {
                 let report_at = (kind != HandlerKind::Terminal).then(|| now + REPORT_AFTER);
                 let is_checked = kind == HandlerKind::Output;
                 let asked_at = now;
-                let pending =
-                    Pending { reply_to, request_id, kind, name, on_error, of_turn, manual, about, report_at, asked_at };
-                let full = self.requests.pending.len() >= MAX_PENDING;
-                self.requests.pending.insert(key, pending);
-                if full {
-                    let reason = format!("{MAX_PENDING} other requests await an answer");
+                let pending = Pending {
+                    reply_to,
+                    request_id,
+                    kind,
+                    name,
+                    on_error,
+                    of_turn,
+                    manual,
+                    about,
+                    report_at,
+                    asked_at,
+                    size,
+                };
+                if let Some(reason) = self.requests.add(key, pending) {
                     return self.handler_failed(key, reason, now);
                 }
                 if ambiguity.is_some() {

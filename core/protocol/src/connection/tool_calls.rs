@@ -13,12 +13,18 @@ use crate::json::parsed_object;
 use crate::messages::{
     Content, ContentPart, Event, HandlerKind, PolicyDecision, ToolCall, ToolCallInfo, ToolCallRequest, ToolReturnValue,
 };
+use crate::telemetry::cut_at;
 
 /// The limit of descriptions of a call that differ from its newest one.
 const MAX_EARLIER: usize = 8;
+/// The limit of an id that is remembered, in bytes. A call with a longer one is not added to requests and results.
+pub(super) const MAX_ID: usize = 4 << 10;
+/// The limit of a name that is remembered of an open call, in bytes. A longer one is cut, and rules ask about the call.
+const MAX_NAME: usize = 64 << 10;
 /// The limit of open calls. Further calls are not added to requests and results.
 const MAX_OPEN: usize = 1024;
-/// The limit of the arguments of one call, and of all open calls together, in bytes. Larger arguments are left out.
+/// The limit of the arguments of one call, and of all open calls together with their names and ids, in bytes. Larger arguments
+/// are left out.
 const MAX_ARGUMENTS: usize = 1 << 20;
 const MAX_OPEN_ARGUMENTS: usize = 16 << 20;
 /// The limit of calls in an outcome, and of rejections and failures.
@@ -27,7 +33,9 @@ const MAX_REPORTS: usize = 1000;
 /// The limit of one output in an outcome, and of all arguments and outputs together, in bytes.
 const MAX_OUTPUT: usize = 256 << 10;
 const MAX_KEPT: usize = 4 << 20;
-/// The limit of a description or of an error's text in an outcome, in bytes.
+/// The limit of all ids, names, paths, descriptions and errors' texts in an outcome, in bytes.
+const MAX_DESCRIBED: usize = 8 << 20;
+/// The limit of a name, a description or an error's text in an outcome, in bytes.
 const MAX_TEXT: usize = 4 << 10;
 
 /// One tool call of a turn, in [`PromptResult::tool_calls`](crate::PromptResult::tool_calls).
@@ -314,6 +322,9 @@ pub(super) struct Record {
     pub(super) rejected: Vec<RejectedApproval>,
     pub(super) handler_failures: Vec<HandlerFailure>,
     kept: usize,
+    described: usize,
+    /// Whether the log says that the outcome is incomplete.
+    is_full: bool,
 }
 
 /// The context of an event.
@@ -390,7 +401,7 @@ impl ToolCalls {
             }
         };
         if let (Some(record), Some(place)) = (&mut present.record, place) {
-            record.tool_calls[place].name.clone_from(name);
+            record.rename(place, name);
         }
         // It may be the same call with other data, or another call with the same id.
         let (mut earlier, mut is_incomplete) = (Vec::new(), false);
@@ -408,7 +419,11 @@ impl ToolCalls {
                 is_incomplete = true;
             }
         }
-        if self.open >= MAX_OPEN {
+        let name = if name.len() > MAX_NAME { cut([&**name], MAX_NAME, 0) } else { name.clone() };
+        is_incomplete |= name != call.function.name;
+        let size = call.id.len() + name.len() + earlier.iter().map(Earlier::size).sum::<usize>();
+        let is_long = call.id.len().max(agent.len()) > MAX_ID;
+        if self.open >= MAX_OPEN || self.size + size > MAX_OPEN_ARGUMENTS || is_long {
             if let Some(stream) = self.streams.get_mut(agent) {
                 stream.last = None;
             }
@@ -417,7 +432,7 @@ impl ToolCalls {
         let stream = self.streams.entry(agent.to_owned()).or_default();
         stream.last = Some(call.id.clone());
         let open = OpenCall {
-            name: name.clone(),
+            name,
             arguments: None,
             too_large: false,
             known: None,
@@ -426,7 +441,7 @@ impl ToolCalls {
             earlier,
             is_incomplete,
         };
-        self.size += open.earlier.iter().map(Earlier::size).sum::<usize>();
+        self.size += size;
         stream.open.insert(call.id.clone(), open);
         self.open += 1;
         if let Some(piece) = &call.function.arguments {
@@ -460,7 +475,7 @@ impl ToolCalls {
             self.streams.remove(agent);
         }
         self.open -= 1;
-        self.size -= open.arguments.as_ref().map_or(0, String::len);
+        self.size -= open.arguments.as_ref().map_or(0, String::len) + id.len() + open.name.len();
         self.size -= open.earlier.iter().map(Earlier::size).sum::<usize>();
         Some(open)
     }
@@ -620,15 +635,43 @@ impl Record {
         if self.tool_calls.len() >= MAX_CALLS {
             return None;
         }
+        let (id, name) = (short(id), short(name));
+        if !self.takes_description(id.len() + name.len()) {
+            return None;
+        }
         self.tool_calls.push(ToolCallRecord {
-            id: id.to_owned(),
-            name: name.to_owned(),
+            id,
+            name,
             arguments: None,
             output: None,
             is_error: None,
             duration: None,
         });
         Some(self.tool_calls.len() - 1)
+    }
+
+    fn rename(&mut self, place: usize, name: &str) {
+        if self.tool_calls[place].name == name {
+            return;
+        }
+        let name = short(name);
+        if self.tool_calls[place].name != name && self.takes_description(name.len()) {
+            self.tool_calls[place].name = name;
+        }
+    }
+
+    /// Counts a description. Returns whether the outcome keeps it.
+    fn takes_description(&mut self, size: usize) -> bool {
+        let fits = size <= MAX_DESCRIBED - self.described;
+        if fits {
+            self.described += size;
+        } else if !std::mem::replace(&mut self.is_full, true) {
+            tracing::warn!(
+                limit = MAX_DESCRIBED,
+                "the texts of the turn's calls and requests are too large: its result leaves some out"
+            );
+        }
+        fits
     }
 
     fn ended(&mut self, place: usize, known: &Known, value: &ToolReturnValue, duration: Duration) {
@@ -682,34 +725,54 @@ impl Record {
 
     fn keep_call(&mut self, known: Option<Known>) -> Option<ToolCallInfo> {
         let Known { call, size } = known?;
-        let fits = self.take_room(size);
-        Some(ToolCallInfo { arguments: call.arguments.clone().filter(|_| fits), ..ToolCallInfo::clone(&call) })
+        let paths = |call: &ToolCallInfo| -> usize {
+            call.locations.iter().chain(&call.diffs).flatten().map(|path| path.len() + size_of::<String>()).sum()
+        };
+        let (id, name) = (short(&call.id), short(&call.name));
+        if !self.takes_description(id.len() + name.len()) {
+            return None;
+        }
+        let (fits, has_paths) = (self.take_room(size), self.takes_description(paths(&call)));
+        Some(ToolCallInfo {
+            id,
+            name,
+            arguments: call.arguments.clone().filter(|_| fits),
+            kind: call.kind.clone(),
+            locations: call.locations.clone().filter(|_| has_paths),
+            diffs: call.diffs.clone().filter(|_| has_paths),
+            changed: call.changed,
+            extra: Default::default(),
+        })
     }
 
-    /// Adds an approval that was rejected.
-    pub(super) fn rejected(&mut self, known: Option<Known>, description: String, by: RejectedBy) {
-        if self.rejected.len() < MAX_REPORTS {
+    /// Adds an approval that was rejected. The description is short.
+    pub(super) fn rejected(&mut self, known: Option<Known>, description: String, by: RejectedBy) -> bool {
+        let fits = self.rejected.len() < MAX_REPORTS && self.takes_description(description.len());
+        if fits {
             let tool_call = self.keep_call(known);
             self.rejected.push(RejectedApproval { tool_call, description, by, reason: None, part: None });
         }
+        fits
     }
 
     /// Adds a call that the policy denied.
     pub(super) fn denied(&mut self, known: Known, description: &str, decision: &PolicyDecision) {
-        if self.rejected.len() < MAX_REPORTS {
-            self.rejected(Some(known), short(description), RejectedBy::Policy);
+        if self.rejected(Some(known), short(description), RejectedBy::Policy) {
+            let mut kept =
+                |text: &Option<String>| text.as_deref().map(short).filter(|text| self.takes_description(text.len()));
+            let (reason, part) = (kept(&decision.reason), kept(&decision.part));
             if let Some(rejected) = self.rejected.last_mut() {
-                rejected.reason = decision.reason.as_deref().map(short);
-                rejected.part = decision.part.as_deref().map(short);
+                (rejected.reason, rejected.part) = (reason, part);
             }
         }
     }
 
     /// Adds a handler that failed.
     pub(super) fn failed(&mut self, handler: HandlerKind, known: Option<Known>, message: &str) {
-        if self.handler_failures.len() < MAX_REPORTS {
+        let message = short(message);
+        if self.handler_failures.len() < MAX_REPORTS && self.takes_description(message.len()) {
             let tool_call = self.keep_call(known);
-            self.handler_failures.push(HandlerFailure { handler, tool_call, message: short(message) });
+            self.handler_failures.push(HandlerFailure { handler, tool_call, message });
         }
     }
 }
@@ -725,12 +788,6 @@ fn concerns_tool_calls(event: &Event) -> bool {
 /// Cuts a description or an error's text to the limit of an outcome.
 pub(super) fn short(text: &str) -> String {
     cut([text], MAX_TEXT, 0)
-}
-
-/// Returns the beginning of a text that has at most this many bytes.
-pub(super) fn cut_at(text: &str, size: usize) -> &str {
-    let end = (0..=size.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
-    &text[..end]
 }
 
 /// Returns the beginning of a text that comes in pieces. `more` is the number of further bytes that are left out.

@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use super::Connection;
-use super::tool_calls::cut_at;
 use crate::messages::{Event, HandlerKind};
 use crate::printable::printable_line;
+use crate::telemetry::cut_at;
 
 /// How many different warnings a session logs.
 const MAX_WARNINGS: usize = 1024;

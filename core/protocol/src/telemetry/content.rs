@@ -29,7 +29,12 @@ pub(super) fn call_part(id: &str, name: &str) -> Value {
 
 /// Returns the beginning of a text, up to the limit.
 pub(super) fn cut(text: &str) -> &str {
-    let end = (0..=MAX_TEXT.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    cut_at(text, MAX_TEXT)
+}
+
+/// Returns the beginning of a text that has at most this many bytes.
+pub(crate) fn cut_at(text: &str, size: usize) -> &str {
+    let end = (0..=size.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     &text[..end]
 }
 

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 
 use crate::dialect::Handshake;
+pub(crate) use content::cut_at;
 pub use ops::{Attributes, Op, SpanError, SpanKind, SpanStart, Value};
 pub(crate) use tracker::Decision;
 pub use tracker::Tracker;

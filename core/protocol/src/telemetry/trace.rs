@@ -3,13 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::content::{MAX_TEXT, call_part, cut, output_messages, text_part};
+use super::content::{MAX_TEXT, call_part, cut, cut_at, output_messages, text_part};
 use super::{
     Attributes, Identity, Op, Sink, SpanError, SpanKind, SpanStart, TurnSpan, Value, named, names, next_span, seconds,
 };
 use crate::connection::{PromptResult, TurnStatus};
 use crate::error::{Error, Result};
 use crate::messages::{ContentPart, Event, StepBegin, StepRetry, TokenUsage, ToolCall, ToolCallRequest, ToolResult};
+
+/// The limit of open tool calls of an agent that have a span, of subagents of a turn, and of calls in the output of a step.
+const MAX_OPEN: usize = 1024;
+/// The limit of the id of a call or subagent with a span, and of the name of a tool in a span, in bytes.
+const MAX_NAME: usize = 1024;
 
 /// The spans of a turn.
 #[derive(Debug)]
@@ -188,6 +193,9 @@ impl TurnTrace {
                 let id = ids.into_iter().flatten().find(|id| !id.is_empty());
                 let id = id.map_or("subagent", String::as_str).to_owned();
                 let parent = self.span_of_call(subagent.parent_tool_call_id.as_deref());
+                if id.len() > MAX_NAME || self.streams.len() >= MAX_OPEN && !self.streams.contains_key(&id) {
+                    return;
+                }
                 self.streams.entry(id.clone()).or_insert_with(|| Stream { parent, ..Stream::default() });
                 self.observe(&id, &subagent.event, scribe);
             }
@@ -268,21 +276,25 @@ impl TurnTrace {
     }
 
     fn begin_call(&mut self, agent: &str, call: &ToolCall, scribe: &mut Scribe) {
-        let (time, name) = (scribe.sink.now(), &call.function.name);
+        let (time, name) = (scribe.sink.now(), cut_at(&call.function.name, MAX_NAME));
         let Some(stream) = self.streams.get_mut(agent) else { return };
+        let is_full = stream.tools.len() >= MAX_OPEN && !stream.tools.contains_key(&call.id);
+        if is_full || call.id.len() > MAX_NAME {
+            return;
+        }
         if let Some(chat) = &mut stream.chat {
             chat.last_output = time;
             if !stream.tools.contains_key(&call.id) {
                 chat.calls_tools = true;
-                if scribe.captures_content {
+                if scribe.captures_content && chat.calls.len() < MAX_OPEN {
                     chat.calls.push(call_part(&call.id, name));
                 }
             }
         }
         if let Some(open) = stream.tools.get_mut(&call.id) {
             // The agent announces the call again, perhaps with a better name.
-            if open.name != *name {
-                open.name.clone_from(name);
+            if open.name != name {
+                open.name = name.to_owned();
                 let (name, attributes) = (Some(named(names::EXECUTE_TOOL, Some(name))), Attributes::default());
                 scribe.ops.push(Op::Set { span: open.span, name, attributes });
             }
@@ -318,8 +330,11 @@ impl TurnTrace {
             self.claimed.insert(request.id.clone(), call.clone());
             return;
         }
-        let time = scribe.sink.now();
-        let tool = scribe.start_tool(self.span.span, &request.id, &request.name, "function", time);
+        if self.requests.len() >= MAX_OPEN || request.id.len() > MAX_NAME {
+            return;
+        }
+        let (time, name) = (scribe.sink.now(), cut_at(&request.name, MAX_NAME));
+        let tool = scribe.start_tool(self.span.span, &request.id, name, "function", time);
         self.requests.insert(request.id.clone(), tool);
     }
 

@@ -373,3 +373,41 @@ fn requests_over_limit_get_default_answer() {
     assert_eq!(said.len(), 1500 - 1024);
     assert!(said.iter().all(|answer| answer.contains(r#""response":"reject""#)));
 }
+
+#[test]
+fn large_requests_over_limit_get_default_answer() {
+    let mut peer =
+        Peer::open_with(timing(), AnswerSources { approval: AnswerSource::Handler, ..AnswerSources::default() });
+    peer.prompt(1);
+    peer.said();
+    let mut large = approval("a");
+    large["description"] = json!("d".repeat(10 << 20));
+    for n in 0..5 {
+        peer.request(&n.to_string(), "ApprovalRequest", &large);
+    }
+    let asked = |output| if let Output::Ask { key, .. } = output { Some(key) } else { None };
+    let keys: Vec<_> = std::iter::from_fn(|| peer.next_output()).filter_map(asked).collect();
+    assert_eq!(keys.len(), 3);
+    let said = peer.said();
+    assert_eq!(said.len(), 2);
+    assert!(said.iter().all(|answer| answer.contains(r#""response":"reject""#)));
+    // One that is answered leaves space for another.
+    peer.connection.answer(keys[0], &Answer::Approval(Approval::Approve), peer.now);
+    peer.trace();
+    peer.request("6", "ApprovalRequest", &large);
+    assert_eq!(peer.trace().iter().filter(|line| line.starts_with("ask")).count(), 1);
+}
+
+#[test]
+fn request_with_long_id_is_refused() {
+    let mut peer =
+        Peer::open_with(timing(), AnswerSources { approval: AnswerSource::Handler, ..AnswerSources::default() });
+    peer.prompt(1);
+    peer.said();
+    peer.request(&"r".repeat(4097), "ApprovalRequest", &approval("a"));
+    peer.request("r", "ApprovalRequest", &approval(&"a".repeat(4097)));
+    assert!(peer.trace().iter().all(|line| !line.starts_with("ask")));
+    let said = peer.said();
+    assert_eq!(said.len(), 2);
+    assert!(said.iter().all(|line| line.ends_with(" -32602")), "{said:?}");
+}

@@ -308,3 +308,55 @@ fn tool_kind_parses_acp_terms() {
     assert_eq!(ToolKind::from("other").as_str(), "other");
     assert!(!ToolReturnValue::ok("").is_error);
 }
+
+#[test]
+fn texts_of_outcome_are_bounded() {
+    let mut peer = in_turn(AnswerSources::default());
+    let (name, description) = ("n".repeat(5000), "d".repeat(5000));
+    for number in 0..700 {
+        let id = format!("{number:04000}");
+        peer.event("ToolCall", &call(&id, &name, "{}"));
+        let mut request = approval(&number.to_string());
+        (request["tool_call_id"], request["sender"], request["description"]) =
+            (json!(id), json!(name), json!(description));
+        peer.request(&number.to_string(), "ApprovalRequest", &request);
+        peer.event("ToolResult", &tool_result(&id, ""));
+    }
+    let outcome = peer.outcome();
+    let rejected = |rejected: &crate::RejectedApproval| {
+        let call = rejected.tool_call.as_ref();
+        rejected.description.len() + call.map_or(0, |call| call.id.len() + call.name.len())
+    };
+    let calls: usize = outcome.tool_calls.iter().map(|call| call.id.len() + call.name.len()).sum();
+    let kept = calls + outcome.rejected.iter().map(rejected).sum::<usize>();
+    assert!(kept <= 8 << 20 && kept > 7 << 20, "{kept}");
+    let first = &outcome.tool_calls[0];
+    assert_eq!((first.id.len(), &first.name[4096..]), (4000, "\n[… 904 more bytes]"));
+    assert!(outcome.rejected[0].description.ends_with("\n[… 904 more bytes]"));
+}
+
+#[test]
+fn names_and_ids_of_open_calls_are_bounded() {
+    let mut peer = in_turn(asking());
+    let asked = |peer: &mut Peer, id: &str| {
+        let mut request = approval("a");
+        (request["tool_call_id"], request["sender"]) = (json!(id), json!(""));
+        peer.request("r", "ApprovalRequest", &request);
+        peer.events().iter().find_map(|event| match event {
+            Event::ApprovalRequest(request) => Some(request.tool_call.get().cloned()),
+            _ => None,
+        })
+    };
+    let long = "c".repeat(4097);
+    peer.event("ToolCall", &call(&long, "Shell", "{}"));
+    assert_eq!(asked(&mut peer, &long), Some(None));
+    // A name that was cut is not all that the agent said.
+    peer.event("ToolCall", &call("cut", &"n".repeat(70_000), "{}"));
+    let call_of = asked(&mut peer, "cut").flatten().expect("a call");
+    assert_eq!((call_of.name.len(), call_of.changed), ((64 << 10) + "\n[… 4464 more bytes]".len(), Some(true)));
+    for number in 0..300 {
+        peer.event("ToolCall", &call(&format!("c{number}"), &"n".repeat(64 << 10), "{}"));
+    }
+    assert!(asked(&mut peer, "c200").flatten().is_some());
+    assert_eq!(asked(&mut peer, "c299"), Some(None), "the names of the others take 16 MiB");
+}
