@@ -730,3 +730,20 @@ fn queued_turn_has_own_span() {
     assert_eq!(tool.parent, spans.keys().nth(1).copied());
     assert!(spans.values().all(|span| span.end.as_deref() == Some("ok")));
 }
+
+#[test]
+fn spans_of_open_calls_are_bounded() {
+    let mut traced = Traced::open(AnswerSources::default());
+    traced.prompt();
+    (0..1100).for_each(|call| traced.call(&format!("c{call}"), "Read"));
+    traced.call(&"c".repeat(1025), "Read");
+    traced.result("c0", false);
+    // One that has ended leaves space for another, whose name is cut.
+    traced.call("last", &"n".repeat(2000));
+    traced.peer.finish();
+    traced.drain();
+    let spans = traced.memory.spans();
+    let calls: Vec<_> = spans.values().filter(|span| span.name.starts_with("execute_tool")).collect();
+    assert_eq!(calls.len(), 1025);
+    assert_eq!(calls.iter().map(|span| span.name.len()).max(), Some("execute_tool ".len() + 1024));
+}
