@@ -290,7 +290,7 @@ impl FilePath {
             return self.is_any_glob;
         }
         // Braces with `..` are a sequence, or a folder above of one of the alternatives alone.
-        let has_sequence = self.glob == Some(GlobUse::Shell) && self.text.contains('{') && self.text.contains("..");
+        let has_sequence = self.text.contains('{') && self.text.contains("..");
         has_sequence || self.text.contains(['$', '`', '~'])
     }
 

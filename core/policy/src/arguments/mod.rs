@@ -119,7 +119,7 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
             if is(ENVIRONMENT_KEYS) && !is_empty(value) {
                 found.environment = true;
                 variables(value, &mut found.variables);
-                texts(value, &mut found.beside);
+                texts(value, &mut found.unknown);
                 found.doubt = found.doubt.or_else(|| Some(name.chars().take(64).collect()));
             }
             if !matches!(value, Value::Null | Value::Bool(false)) {

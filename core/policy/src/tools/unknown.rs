@@ -50,8 +50,8 @@ impl Taker<'_> {
         let mut unknown = std::mem::take(&mut self.known.unknown);
         if runs || self.known.words_name.is_some() {
             unknown.append(&mut self.known.beside);
-            unknown.extend(self.known.variables.iter().map(|(_, value)| *value));
         }
+        unknown.extend(self.known.variables.iter().map(|(_, value)| *value));
         if runs {
             let is_directory = |path: &&str| self.known.directories.iter().any(|known| known.as_str() == Some(path));
             unknown.extend(self.known.paths.iter().copied().filter(|path| !is_directory(path)));
