@@ -19,8 +19,8 @@ pub(super) fn find_addresses(text: &str, found: &mut Vec<String>) -> bool {
     let mut unescaped = None;
     for _ in 0..=MAX_ESCAPES {
         let text = unescaped.as_deref().unwrap_or(text);
-        for (at, _) in text.match_indices("://") {
-            if found.len() >= MAX_ADDRESSES {
+        for (count, (at, _)) in text.match_indices("://").enumerate() {
+            if count.max(found.len()) >= MAX_ADDRESSES {
                 return true;
             }
             let scheme = text[..at].bytes().rev().take(16).take_while(u8::is_ascii_alphanumeric).count();
