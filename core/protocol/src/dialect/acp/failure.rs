@@ -48,9 +48,9 @@ pub(super) fn cut_answer(failure: &RpcFailure) -> Option<Json> {
     Some(Json::from(json!({"status": status, "stop_reason": word})))
 }
 
-/// The update with the state of a thread.
 /// The limit of the text of a failure that is kept, in bytes.
 const MAX_FAILURE: usize = 64 << 10;
+/// The update with the state of a thread.
 pub(super) const STATE_UPDATE: &str = "session_info_update";
 
 impl Acp {
