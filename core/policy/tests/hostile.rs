@@ -7,7 +7,7 @@ use std::path::Path;
 use kimi_agent_policy::generated::{COMMANDS, RULES, SHAPES, compose, decide, decide_anything};
 use kimi_agent_policy::{Decision, Policy};
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The working directory, and whether it has the links. On Windows not every user may make links.
 fn work_dir(data: &Value) -> (tempfile::TempDir, bool) {
@@ -87,13 +87,27 @@ fn attacks_are_refused() {
     assert!(wrong.is_empty() && count >= 2500, "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+#[cfg(unix)]
+#[test]
+fn absolute_globs_through_parents_of_the_working_directory_are_refused() {
+    let dir = tempfile::Builder::new().prefix("work").tempdir().unwrap();
+    let policy = Policy::from_value(&json!({"default": "allow", "deny": ["read(secrets/**)"]})).unwrap();
+    let parent = dir.path().parent().unwrap().to_str().unwrap();
+    for glob in ["*", "work*", "[!x]*", "{*,x}", "w?*", "**"] {
+        let command = format!("cat '{parent}'/{glob}/secrets/key");
+        let call = json!({"name": "Shell", "arguments": {"command": command}});
+        let verdict = policy.check_json(&call, dir.path()).unwrap();
+        assert_ne!(verdict.decision, Decision::Allow, "{command}: {}", verdict.reason);
+    }
+}
+
 /// Tests of the packages play this table through sessions, a batch and the command, too.
 #[cfg(unix)]
 #[test]
 fn check_agrees_with_all_ways_of_deciding() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/policy/agreement.json");
     let mut table: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    table["links"] = serde_json::json!({});
+    table["links"] = json!({});
     let (dir, _) = work_dir(&table);
     let policy = Policy::from_value(&table["policy"]).unwrap();
     for call in table["calls"].as_array().unwrap() {
@@ -117,7 +131,7 @@ fn settings_of_git_are_protected_under_any_name() {
     std::fs::write(dir.path().join("meta/worktrees/main/HEAD"), "").unwrap();
     let policy = Policy::preset("edit-files").unwrap();
     let decide = |path: &str| {
-        let call = serde_json::json!({"name": "WriteFile", "arguments": {"path": path, "content": "x"}});
+        let call = json!({"name": "WriteFile", "arguments": {"path": path, "content": "x"}});
         policy.check_json(&call, dir.path()).unwrap().decision
     };
     for path in [
@@ -133,7 +147,7 @@ fn settings_of_git_are_protected_under_any_name() {
     }
     assert_eq!(decide("src/config"), Decision::Allow);
     // A bare repository is the working directory.
-    let call = serde_json::json!({"name": "WriteFile", "arguments": {"path": "config", "content": "x"}});
+    let call = json!({"name": "WriteFile", "arguments": {"path": "config", "content": "x"}});
     assert_eq!(policy.check_json(&call, dir.path().join("meta")).unwrap().decision, Decision::Deny);
 }
 

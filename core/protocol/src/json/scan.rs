@@ -261,24 +261,25 @@ fn plain_run(bytes: &[u8]) -> usize {
     const HIGH: u64 = ONES << 7;
     let mut at = 0;
     // Eight bytes at a time. The lowest mark in a word is exact; higher marks may be wrong.
-    let first_mark = |eight: [u8; 8]| {
+    let marks = |eight: [u8; 8]| {
         let word = u64::from_le_bytes(eight);
         let below = |limit: u64, word: u64| word.wrapping_sub(ONES * limit) & !word;
         // With one bit changed, the quote is the successor of the control characters, whose values stay below it.
         let quote_or_control = below(0x21, word ^ (ONES * 0x02));
-        let marks = (quote_or_control | below(1, word ^ (ONES * u64::from(b'\\')))) & HIGH;
-        marks.trailing_zeros() as usize / 8
+        (quote_or_control | below(1, word ^ (ONES * u64::from(b'\\')))) & HIGH
     };
+    let first = |marks: u64| marks.trailing_zeros() as usize / 8;
     while let Some(eight) = bytes[at..].first_chunk() {
-        match first_mark(*eight) {
-            8 => at += 8,
-            mark => return at + mark,
+        let marks = marks(*eight);
+        if marks != 0 {
+            return at + first(marks);
         }
+        at += 8;
     }
     let rest = &bytes[at..];
     let mut eight = [b' '; 8];
     eight[..rest.len()].copy_from_slice(rest);
-    at + first_mark(eight).min(rest.len())
+    at + first(marks(eight)).min(rest.len())
 }
 
 /// Returns the length of the string that a text begins with, with its quotes.
