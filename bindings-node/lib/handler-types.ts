@@ -31,8 +31,7 @@ export interface ToolContext extends HandlerContext {
    * has no progress of tools. A newer report replaces one that is not sent yet; the last report is sent before the result.
    *
    * @param fraction - The part that is done, from 0 to 1. Other numbers are clamped. Default: the last one.
-   * @param message - A text for people. Default: none.
-   * @throws {TypeError} if an argument has a wrong type.
+   * @param message - A text for people. Default: none. An argument of a wrong type throws a `TypeError`.
    *
    * @example
    * ```ts

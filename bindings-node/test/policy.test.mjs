@@ -49,7 +49,8 @@ test("hostile_calls_get_their_decisions", (t) => {
 test("attacks_are_refused", (t) => {
   const { groups } = JSON.parse(readFileSync(new URL("../../tests/policy/attacks.json", import.meta.url), "utf8"));
   const onWindows = process.platform === "win32";
-  const dir = folder(t);
+  // The folder above has nothing else.
+  const dir = join(folder(t), "work");
   for (const file of hostile.files) {
     mkdirSync(dirname(join(dir, file)), { recursive: true });
     writeFileSync(join(dir, file), "");

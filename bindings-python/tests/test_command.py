@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -19,6 +20,8 @@ from support import DEADLINE, HANGING
 from kimi_agent.testing import scripted_agent
 
 ASKING = [{"text": "Look"}, {"tool_call": {"name": "Shell", "arguments": {"command": "ls"}, "approve": True}}]
+# The command marks what only it can print.
+_MARKS = re.compile(r"\x1b\[7m\?\x1b\[0m |\x1b\[[07]m")
 on_unix = pytest.mark.skipif(sys.platform == "win32", reason="it needs a terminal of Unix, or its signals")
 
 
@@ -179,14 +182,14 @@ def asked(turns: list[Any]) -> Generator[tuple[subprocess.Popen[bytes], int]]:
 
 
 def shown_until(descriptor: int, *ends: str) -> str:
-    """Returns the output up to one of these texts. Fails if nothing more comes."""
+    """Returns the output up to one of these texts, without the marks of questions. Fails if nothing more comes."""
     shown = b""
-    while not shown.endswith(tuple(end.encode() for end in ends)):
+    while not (text := _MARKS.sub("", shown.decode(errors="ignore"))).endswith(ends):
         assert select.select([descriptor], [], [], DEADLINE)[0], shown.decode(errors="replace")
         byte = os.read(descriptor, 1)
         assert byte, shown.decode(errors="replace")
         shown += byte
-    return shown.decode()
+    return text
 
 
 @on_unix

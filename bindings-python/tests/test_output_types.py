@@ -134,12 +134,6 @@ async def test_bare_names_take_all_types() -> None:
         assert_type(bare, "Session[Any]")
 
 
-async def none_is_output_of_session(session: Session[Review], other: sync.Session[Review]) -> None:
-    """Is not called."""
-    assert_type(session.prompt("Go", output=None), Turn[Review])
-    assert_type(other.prompt("Go", output=None), sync.Turn[Review])
-
-
 def wrong_options_are_one_error_each() -> None:
     """Is not called. The codes are those of plain functions: an error of an overload lists all of its forms."""
     create_session(work_dri=".")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

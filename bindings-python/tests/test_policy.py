@@ -42,19 +42,21 @@ def test_hostile_calls_get_their_decisions(tmp_path: Path) -> None:
 
 def test_attacks_are_refused(tmp_path: Path) -> None:
     attacks = json.loads((Path(__file__).parents[2] / "tests/policy/attacks.json").read_text("utf-8"))
+    # The folder above has nothing else.
+    work_dir = tmp_path / "above" / "work"
     for file in HOSTILE["files"]:
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).touch()
+        (work_dir / file).parent.mkdir(parents=True, exist_ok=True)
+        (work_dir / file).touch()
     if sys.platform != "win32":
         for link, target in HOSTILE["links"].items():
-            (tmp_path / link).symlink_to(target)
+            (work_dir / link).symlink_to(target)
     wrong = []
     for group in attacks["groups"]:
         if "links" in group and sys.platform == "win32":
             continue
         policy = Policy(group["policy"])
         for call in group["calls"]:
-            verdict = policy.check(call, tmp_path)
+            verdict = policy.check(call, work_dir)
             # On Windows no rule knows the shell of a command.
             refused = call["expect"] == "refuse" or (sys.platform == "win32" and call["expect"] != "allow")
             is_right = verdict.decision != "allow" if refused else verdict.decision == call["expect"]

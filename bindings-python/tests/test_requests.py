@@ -109,8 +109,10 @@ async def test_tool_may_mix_text_and_parts() -> None:
     good, bad = result.tool_calls
     assert good.output == [kimi_agent.TextPart("a picture:"), IMAGE]
     assert bad.is_error
-    assert "whose item 2 is" in str(bad.output)
+    # The program reads why, and the model does not.
+    assert bad.output == "the handler returned a value that cannot be sent"
     assert [failure.handler for failure in result.handler_failures] == ["tool"]
+    assert "whose item 2 is" in result.handler_failures[0].message
 
 
 async def test_failure_has_class_and_model_reads_text() -> None:

@@ -401,9 +401,9 @@ class Session(Owner[_native.Session], Generic[T_co]):
         return self._native.status()
 
     @overload
-    def prompt(self, content: UserInput, *, output: None = None, **options: Unpack[PromptSettings]) -> Turn[T_co]: ...
-    @overload
     def prompt(self, content: UserInput, *, output: OutputType[T], **options: Unpack[PromptSettings]) -> Turn[T]: ...
+    @overload
+    def prompt(self, content: UserInput, *, output: None = None, **options: Unpack[PromptSettings]) -> Turn[T_co]: ...
     def prompt(self, content: UserInput, *, output: Any = None, **options: Unpack[PromptSettings]) -> Turn[Any]:
         """Sends a prompt to the agent. Returns at once, while the turn runs. One turn runs at a time.
 
@@ -730,9 +730,9 @@ def prompt(content: UserInput, *, output: OutputType[V] | None = None, **options
     """
     rest: dict[str, Any] = {name: value for name, value in options.items() if name not in ONE_SHOT}
     rest["output"] = output
-    called(_native.check_names, list(rest))
-    own = encode_prompt_options({name: options.get(name) for name in ONE_SHOT})
     try:
+        called(_native.check_names, list(rest))
+        own = encode_prompt_options({name: options.get(name) for name in ONE_SHOT})
         native, mailbox, handlers = begun(rest, partial(_begin_one_shot, encode_input(content), own))
     finally:
         del rest

@@ -13,6 +13,8 @@ from ._tool_context import context_parameter
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from ._tool_context import ToolContext
+
 __all__ = ["ExternalTool", "ToolArgumentError", "is_async"]
 
 
@@ -58,7 +60,7 @@ class ExternalTool:
         name: str,
         description: str,
         parameters: Mapping[str, Any],
-        handler: Callable[..., Any],
+        handler: Callable[[dict[str, Any]], Any] | Callable[[dict[str, Any], ToolContext], Any],
         timeout: float | timedelta | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
@@ -97,7 +99,7 @@ class ExternalTool:
         return self._parameters
 
     @property
-    def handler(self) -> Callable[..., Any]:
+    def handler(self) -> Callable[[dict[str, Any]], Any] | Callable[[dict[str, Any], ToolContext], Any]:
         """The function that takes the arguments as a dict, and perhaps the context of the call."""
         return self._handler
 

@@ -2,18 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kimi_agent_policy::generated::{COMMANDS, RULES, SHAPES, compose, decide, decide_anything};
 use kimi_agent_policy::{Decision, Policy};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// The working directory, and whether it has the links. On Windows not every user may make links.
-fn work_dir(data: &Value) -> (tempfile::TempDir, bool) {
-    let dir = tempfile::tempdir().unwrap();
+/// A folder whose only content is the working directory, and whether that has the links. On Windows not every user may make links.
+fn work_dir(data: &Value) -> (tempfile::TempDir, PathBuf, bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("work");
     for file in data["files"].as_array().unwrap() {
-        let path = dir.path().join(file.as_str().unwrap());
+        let path = dir.join(file.as_str().unwrap());
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, "").unwrap();
     }
@@ -22,18 +23,18 @@ fn work_dir(data: &Value) -> (tempfile::TempDir, bool) {
     #[cfg(windows)]
     use std::os::windows::fs::symlink_dir as symlink;
     let has_links = data["links"].as_object().unwrap().iter().all(|(link, target)| {
-        let link = dir.path().join(link);
+        let link = dir.join(link);
         symlink(target.as_str().unwrap(), &link).is_ok() && link.symlink_metadata().is_ok()
     });
     assert!(has_links || cfg!(windows));
-    (dir, has_links)
+    (folder, dir, has_links)
 }
 
 #[test]
 fn hostile_calls_get_their_decisions() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/policy/hostile.json");
     let data: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let (dir, has_links) = work_dir(&data);
+    let (_folder, dir, has_links) = work_dir(&data);
     let policy = Policy::from_value(&data["policy"]).unwrap();
     let calls = data["calls"].as_array().unwrap();
     assert!(calls.len() >= 200);
@@ -44,7 +45,7 @@ fn hostile_calls_get_their_decisions() {
         .chain(more)
         .filter(|call| has_links || !links.iter().any(|link| call.to_string().contains(*link)))
         .filter_map(|call| {
-            let verdict = policy.check_json(call, dir.path()).unwrap();
+            let verdict = policy.check_json(call, &dir).unwrap();
             let is_right = verdict.decision.as_str() == call["expect"]
                 || (cfg!(windows) && call["arguments"]["path"].is_null() && verdict.decision != Decision::Allow);
             (!is_right).then(|| format!("{call}: {verdict:?}"))
@@ -59,7 +60,7 @@ fn attacks_are_refused() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/policy").join(name);
         serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
     };
-    let (dir, has_links) = work_dir(&read("hostile.json"));
+    let (_folder, dir, has_links) = work_dir(&read("hostile.json"));
     let mut wrong = Vec::new();
     let mut count = 0;
     for group in read("attacks.json")["groups"].as_array().unwrap() {
@@ -69,7 +70,7 @@ fn attacks_are_refused() {
         let policy = Policy::from_value(&group["policy"]).unwrap();
         for call in group["calls"].as_array().unwrap() {
             count += 1;
-            let verdict = policy.check_json(call, dir.path()).unwrap();
+            let verdict = policy.check_json(call, &dir).unwrap();
             let is_right = match call["expect"].as_str().unwrap() {
                 "refuse" => verdict.decision != Decision::Allow,
                 _ if cfg!(windows) && call["expect"] != "deny" => true,
@@ -108,10 +109,10 @@ fn check_agrees_with_all_ways_of_deciding() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/policy/agreement.json");
     let mut table: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     table["links"] = json!({});
-    let (dir, _) = work_dir(&table);
+    let (_folder, dir, _) = work_dir(&table);
     let policy = Policy::from_value(&table["policy"]).unwrap();
     for call in table["calls"].as_array().unwrap() {
-        let verdict = policy.check_json(call, dir.path()).unwrap();
+        let verdict = policy.check_json(call, &dir).unwrap();
         assert_eq!(verdict.decision.as_str(), call["expect"], "{call}: {}", verdict.reason);
     }
 }

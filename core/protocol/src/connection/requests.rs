@@ -34,6 +34,8 @@ pub(super) const REQUEST_CANCELLED: i64 = -32800;
 const MAX_PENDING: usize = 1024;
 /// The limit of the size of all open requests, in bytes. One request alone may be larger.
 const MAX_PENDING_BYTES: usize = 32 << 20;
+/// The limit of the id of a request, in bytes.
+pub(super) const MAX_REQUEST_ID: usize = 128 << 10;
 
 /// How long a request waits for an answer before the log reports it.
 const REPORT_AFTER: Duration = Duration::from_secs(60);
@@ -256,7 +258,10 @@ impl Requests {
         if self.resolved.len() >= MAX_PENDING {
             self.resolved.clear();
         }
-        self.resolved.insert(request_id.to_owned());
+        // Nobody types a longer one.
+        if request_id.len() <= MAX_ID {
+            self.resolved.insert(request_id.to_owned());
+        }
     }
 
     /// Takes the approval that the agent reports as resolved.
@@ -389,8 +394,9 @@ impl Connection {
     }
 
     pub(super) fn request(&mut self, rpc_id: String, mut request: Event, mut size: usize, now: Instant) {
-        if rpc_id.len().max(request.request_id().map_or(0, str::len)) > MAX_ID {
-            return self.refuse_with(&rpc_id, INVALID_PARAMS, &format!("the id of the request exceeds {MAX_ID} bytes"));
+        if rpc_id.len().max(request.request_id().map_or(0, str::len)) > MAX_REQUEST_ID {
+            let reason = format!("the id of the request exceeds {MAX_REQUEST_ID} bytes");
+            return self.refuse_with(&rpc_id, INVALID_PARAMS, &reason);
         }
         if let Event::ApprovalRequest(request) = &request {
             self.restate_call(request, now);

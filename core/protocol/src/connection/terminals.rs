@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::requests::MAX_REQUEST_ID;
 use super::requests::{INTERNAL_ERROR, INVALID_PARAMS, REQUEST_CANCELLED, RequestKey};
-use super::tool_calls::MAX_ID;
 use super::{Connection, Output};
 use crate::dialect::{TerminalAnswer, TerminalCall, TerminalExit};
 use crate::messages::{TerminalRequest, TerminalResult};
@@ -99,8 +99,9 @@ impl Terminals {
 impl Connection {
     /// Answers a call about a terminal, or keeps it until the command ends.
     pub(super) fn terminal_call(&mut self, rpc_id: &str, id: &str, call: TerminalCall) {
-        if rpc_id.len() > MAX_ID {
-            return self.refuse_with(rpc_id, INVALID_PARAMS, &format!("the id of the request exceeds {MAX_ID} bytes"));
+        if rpc_id.len() > MAX_REQUEST_ID {
+            let reason = format!("the id of the request exceeds {MAX_REQUEST_ID} bytes");
+            return self.refuse_with(rpc_id, INVALID_PARAMS, &reason);
         }
         let Some(terminal) = self.terminals.open.get_mut(id) else {
             return self.refuse_with(rpc_id, INVALID_PARAMS, &format!("there is no terminal `{id}`"));

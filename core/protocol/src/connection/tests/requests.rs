@@ -404,8 +404,9 @@ fn request_with_long_id_is_refused() {
         Peer::open_with(timing(), AnswerSources { approval: AnswerSource::Handler, ..AnswerSources::default() });
     peer.prompt(1);
     peer.said();
-    peer.request(&"r".repeat(4097), "ApprovalRequest", &approval("a"));
-    peer.request("r", "ApprovalRequest", &approval(&"a".repeat(4097)));
+    let long = "r".repeat((128 << 10) + 1);
+    peer.request(&long, "ApprovalRequest", &approval("a"));
+    peer.request("r", "ApprovalRequest", &approval(&long));
     assert!(peer.trace().iter().all(|line| !line.starts_with("ask")));
     let said = peer.said();
     assert_eq!(said.len(), 2);
