@@ -99,7 +99,7 @@ class ExternalTool:
         return self._parameters
 
     @property
-    def handler(self) -> Callable[[dict[str, Any]], Any] | Callable[[dict[str, Any], ToolContext], Any]:
+    def handler(self) -> Callable[..., Any]:
         """The function that takes the arguments as a dict, and perhaps the context of the call."""
         return self._handler
 
