@@ -34,7 +34,7 @@ SUBJECTS = {
     "tools": (
         "Tools, files, terminals and images",
         "Tools of the program, ready handlers, images in prompts, and safe text.",
-        ("_tool", "_function_tool", "_local", "_image", "_printable"),
+        ("_tool", "_function_tool", "_tool_context", "_local", "_image", "_printable"),
     ),
     "messages": (
         "Events, requests and content",

@@ -91,11 +91,14 @@ exports.cases = ({ api, testing }) => {
       const call = (name) => ({ external_tool: { name, arguments: {} } });
       const session = await open([[call("fails"), call("map"), { text: "done" }]], { tools: [fails, map] });
       const results = [];
-      for await (const { type, payload } of session.prompt("go")) if (type === "ToolResult") results.push(payload.return_value);
+      const turn = session.prompt("go");
+      for await (const { type, payload } of turn) if (type === "ToolResult") results.push(payload.return_value);
+      const { handlerFailures } = await turn.result();
       await session.close();
       assert.deepEqual(results.map(({ is_error }) => is_error), [true, true]);
       assert.match(results[0].message, /^ENOENT: no such file/);
-      assert.match(results[1].message, /Map/);
+      assert.equal(results[1].message, "the handler returned a value that cannot be sent");
+      assert.match(handlerFailures[1].message, /Map/);
     },
 
     async "a missing file is no failure"() {
