@@ -163,8 +163,8 @@ proof: ## The same with lint, as CI runs it.
 	@"$(PYTHON)" tools/proof.py lint $(TESTS)
 
 .PHONY: quick
-quick: ## Between two edits: checks what the changed files can have broken, in about three minutes on a built tree.
-	@"$(PYTHON)" tools/quick.py
+quick: $(VENV)/.ready ## Between two edits: checks what the changed files can have broken, in about three minutes on a built tree.
+	@$(PY) tools/quick.py
 
 # All Pythons, more repetitions, more releases, published packages: long, and has rarely found what `make test` had not.
 .PHONY: test-nightly

@@ -31,7 +31,8 @@ CRATES = {
     "bridge": "kimi-agent-bridge",
     "kimi-agent": "kimi-agent",
 }
-FEATURES = ["--features", "kimi-agent/mcp,kimi-agent/testing"]
+# The crates with features, whose tests need all of them.
+FEATURES = {"kimi-agent": ("mcp", "testing"), "kimi-agent-client": ("mcp", "testing")}
 # Every scenario of the selection in Rust takes as long as these three in all languages.
 SCENARIOS = ["one_shot", "approval", "cancel"]
 
@@ -54,6 +55,12 @@ class Check:
 def crates(files: list[str]) -> list[str]:
     names = {CRATES[path.split("/")[1]] for path in files if path.startswith("core/") and path.split("/")[1] in CRATES}
     return [word for name in sorted(names) for word in ("-p", name)]
+
+
+def features(files: list[str]) -> list[str]:
+    """The features of the changed crates: cargo refuses those of others."""
+    found = [f"{name}/{feature}" for name in crates(files) for feature in FEATURES.get(name, ())]
+    return ["--features", ",".join(found)] if found else []
 
 
 def scenarios(files: list[str]) -> list[str]:
@@ -117,7 +124,7 @@ def checks(python: str) -> list[Check]:
             "rust",
             "unit and integration tests of the changed crates",
             r"^core/.*\.rs$|^core/.*/tests/",
-            lambda files: ["cargo", "test", "-q", "--locked", *crates(files), *FEATURES, "--lib", "--tests"],
+            lambda files: ["cargo", "test", "-q", "--locked", *crates(files), *features(files), "--lib", "--tests"],
             "tests of the crates that use a changed one; documentation tests",
         ),
         Check(

@@ -143,5 +143,12 @@ def test_changed_scenario_is_played_itself() -> None:
     ]
 
 
+def test_only_features_of_changed_crates_are_chosen() -> None:
+    [check] = [check for check in quick.checks(sys.executable) if check.name == "rust"]
+    assert "--features" not in check.command(["core/protocol/src/lib.rs"])
+    chosen = check.command(["core/protocol/src/lib.rs", "core/client/src/lib.rs"])
+    assert chosen[chosen.index("--features") + 1] == "kimi-agent-client/mcp,kimi-agent-client/testing"
+
+
 def test_every_crate_of_the_core_is_known_to_quick() -> None:
     assert sorted(quick.CRATES) == sorted(path.parent.name for path in (ROOT / "core").glob("*/Cargo.toml"))
