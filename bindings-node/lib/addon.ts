@@ -140,7 +140,7 @@ export declare class NativeAgent {
   deleteSession(sessionId: string): number
   /** A ticket for the end of all its processes. `null` stands for the option `closeTimeout`. */
   close(timeoutJson: string): number
-  /** What the agent shows of itself. */
+  /** Returns the agent's program, state and process ID. */
   described(): AgentDescription
   /** Closes the agent in the background. */
   abandon(): void

@@ -79,7 +79,7 @@ impl NativeAgent {
         self.agent.close(&parse(env, "timeout", &timeout_json)?).map(|ticket| ticket as f64).or_throw(env)
     }
 
-    /// What the agent shows of itself.
+    /// Returns the agent's program, state and process ID.
     #[napi(catch_unwind)]
     pub fn described(&self) -> AgentDescription {
         let (agent, state, pid) = self.agent.described();

@@ -422,7 +422,7 @@ async def test_agent_shows_what_it_is() -> None:
     assert repr(agent).endswith("' closed>")
 
 
-async def test_names_of_options_are_checked_before_values() -> None:
+async def test_option_names_before_values() -> None:
     wrong: dict[str, Any] = {"workdir": "."}
     number: Any = 3
     async with open_session([{"text": "a"}]) as session:
@@ -433,7 +433,7 @@ async def test_names_of_options_are_checked_before_values() -> None:
             kimi_agent.run_batch(["a"], concurrency=number, **wrong)
 
 
-async def test_result_that_cannot_be_sent_has_advice_for_program_only() -> None:
+async def test_advice_about_result_that_cannot_be_sent() -> None:
     @kimi_agent.tool
     def find() -> object:
         """Finds."""

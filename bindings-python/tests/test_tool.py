@@ -232,7 +232,7 @@ def test_invalid_arguments_are_named_without_call(arguments: Any, message: str) 
         ("x", r"pet.Cat: .*; pet.Dog: .*; pet.int: Input should be a valid integer$"),
     ],
 )
-def test_errors_of_union_are_those_of_nearest_member(pet: Any, message: str) -> None:
+def test_errors_of_nearest_union_member(pet: Any, message: str) -> None:
     @tool
     def keep(pet: Union[Cat, Dog, int]) -> None:
         raise AssertionError("not called")

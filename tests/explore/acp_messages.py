@@ -24,7 +24,7 @@ DEEPEST = 12
 
 @functools.cache
 def schema() -> Json:
-    """What the core prints."""
+    """The output of the core."""
     path = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug/examples/acp_schema"
     done = subprocess.run([path], stdout=subprocess.PIPE, check=True)
     found: Json = json.loads(done.stdout)

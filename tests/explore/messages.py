@@ -29,7 +29,7 @@ ONCE = ("TurnBegin", "TurnEnd")
 
 @functools.cache
 def catalog() -> Json:
-    """What the core prints."""
+    """The output of the core."""
     path = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug/examples/wire_catalog"
     done = subprocess.run([path], stdout=subprocess.PIPE, check=True)
     found: Json = json.loads(done.stdout)

@@ -268,10 +268,10 @@ def check_names(names: list[str]) -> None:
     """Raises for the first name that is no option."""
 
 def check_prompt_names(names: list[str]) -> None:
-    """Raises for the first name that is no option of a prompt."""
+    """Raises for the first name that is not an option of a prompt."""
 
 def check_batch_names(names: list[str]) -> None:
-    """Raises for the first name that is no option of a batch."""
+    """Raises for the first name that is not an option of a batch."""
 
 def path_options() -> list[str]:
     """The names of the options of a session that are paths of files or directories."""

@@ -1,4 +1,4 @@
-//! The context of a call of the program's tool: its ID, whether it is cancelled, and its progress.
+//! The context of a tool call: its ID, its cancellation and its progress.
 
 use std::fmt;
 use std::sync::Arc;

@@ -27,7 +27,7 @@ const MAX_PARTS: usize = 128;
 pub(crate) struct FilePath {
     /// Every form that the path may have, for rules that deny: as written, and absolute and relative with and without links.
     forms: Vec<String>,
-    /// What a glob can stand for besides: files below the working directory, or behind links. A shell also follows links for `**`.
+    /// Further files that the glob can match: below the working directory, or behind links. A shell also follows links for `**`.
     expanded: Vec<String>,
     expanded_by_shell: Vec<String>,
     /// The absolute paths as written and with links followed. Both have to match an allow rule.

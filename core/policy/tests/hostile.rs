@@ -90,7 +90,7 @@ fn attacks_are_refused() {
 
 #[cfg(unix)]
 #[test]
-fn absolute_globs_through_parents_of_the_working_directory_are_refused() {
+fn absolute_globs_through_parents() {
     let dir = tempfile::Builder::new().prefix("work").tempdir().unwrap();
     let policy = Policy::from_value(&json!({"default": "allow", "deny": ["read(secrets/**)"]})).unwrap();
     let parent = dir.path().parent().unwrap().to_str().unwrap();

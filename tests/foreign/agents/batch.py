@@ -30,7 +30,7 @@ ANSWER = "Hello"
 
 @dataclass(frozen=True)
 class Overload:
-    """What the model answers at first, and the variables that keep an agent from retrying by itself."""
+    """The first answer of the model, and the variables that keep an agent from retrying by itself."""
 
     status: int
     env: dict[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ def program(agent: Agent, words: list[str], folder: Path) -> str:
 
 
 async def problems(agent: Agent, words: list[str], folder: Path) -> list[str]:
-    """What is wrong with the batches of an agent."""
+    """The mistakes in the batches of an agent."""
     found = []
     failed, requests = await played(agent, words, folder / "once", Retry(attempts=1))
     error = failed.error

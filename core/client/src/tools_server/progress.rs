@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn first_fraction_after_signs_of_life_counts_in_seconds() {
+    fn first_fraction_after_signs_of_life() {
         let mut scale = Scale::default();
         assert_eq!(scale.place(None, 10.0), (10.0, None));
         assert_eq!(scale.place(Some(0.0), 20.0), (20.0, None));

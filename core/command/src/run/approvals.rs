@@ -250,15 +250,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn keys_answer_nothing_before_question_can_be_read() {
+    async fn keys_before_readable_question() {
         for early in [0.0, 0.3, 0.9] {
             let approval = answered(false, &[(early, "y"), (early, "a"), (2.0, "n")]).await;
             assert_eq!(approval, Approval::Reject { feedback: None }, "{early}");
         }
         assert_eq!(answered(false, &[(1.1, "y")]).await, Approval::Approve);
     }
+
     #[tokio::test(start_paused = true)]
-    async fn answer_to_withdrawn_question_answers_nothing_else() {
+    async fn answer_to_withdrawn_question() {
         assert_eq!(answered(true, &[(9.0, "y"), (9.5, "y"), (12.0, "n")]).await, Approval::Reject { feedback: None });
         assert_eq!(answered(true, &[(9.0, ""), (12.0, "y")]).await, Approval::Approve);
     }

@@ -65,7 +65,7 @@ fn forged() -> String {
 }
 
 #[test]
-fn nothing_of_agent_is_printed_while_question_waits() {
+fn agent_output_during_open_question() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().to_str().unwrap();
     let payload = json!({

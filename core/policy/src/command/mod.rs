@@ -387,7 +387,7 @@ pub(crate) fn runs_another(words: &[Word]) -> bool {
     wrappers::hidden(words) != Hidden::Nothing || wrappers::is_shell(words)
 }
 
-/// What comparisons with words take, in bytes.
+/// The cost of comparisons with words, in bytes.
 fn weight(words: &[Word]) -> usize {
     words.iter().map(|word| word.text().len() + 8).sum()
 }

@@ -14,7 +14,7 @@ const MORE_PARTS: usize = 31;
 #[derive(Debug, PartialEq, Eq)]
 pub struct TextRun {
     text: String,
-    /// Where the first part begins.
+    /// The start of the first part, in bytes.
     begin: usize,
     parts: VecDeque<Part>,
 }

@@ -21,7 +21,7 @@ let busy = false;
 const write = (response, event) => response.write(`data: ${JSON.stringify(event)}\n\n`);
 const tell = (event) => browsers.forEach((response) => write(response, event));
 
-/** What the call does: its arguments, and the further paths that the agent names. */
+/** The arguments of the call, and the further paths that the agent names. */
 function input(call) {
   const paths = [...(call?.locations ?? []), ...(call?.diffs ?? [])];
   const on = paths.length > 0 ? ` on ${JSON.stringify(paths)}` : "";

@@ -23,7 +23,7 @@ function send(event) {
   if (window && !window.isDestroyed()) window.webContents.send("agent:event", event);
 }
 
-/** What the call does: its arguments, and the further paths that the agent names. */
+/** The arguments of the call, and the further paths that the agent names. */
 function input(call) {
   const paths = [...(call?.locations ?? []), ...(call?.diffs ?? [])];
   const on = paths.length > 0 ? ` on ${JSON.stringify(paths)}` : "";

@@ -391,7 +391,7 @@ fn large_requests_over_limit_get_default_answer() {
     let said = peer.said();
     assert_eq!(said.len(), 2);
     assert!(said.iter().all(|answer| answer.contains(r#""response":"reject""#)));
-    // One that is answered leaves space for another.
+    // An answered request frees space for another.
     peer.connection.answer(keys[0], &Answer::Approval(Approval::Approve), peer.now);
     peer.trace();
     peer.request("6", "ApprovalRequest", &large);

@@ -738,7 +738,7 @@ fn spans_of_open_calls_are_bounded() {
     (0..1100).for_each(|call| traced.call(&format!("c{call}"), "Read"));
     traced.call(&"c".repeat(1025), "Read");
     traced.result("c0", false);
-    // One that has ended leaves space for another, whose name is cut.
+    // A call that has ended frees space for another, whose name is cut.
     traced.call("last", &"n".repeat(2000));
     traced.peer.finish();
     traced.drain();

@@ -39,7 +39,7 @@ pub(super) struct Tools {
     kept: Arc<Kept>,
 }
 
-/// What is kept of a session and its subagents together.
+/// The counts of a session and its subagents together.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     /// The size of the calls, in bytes.
