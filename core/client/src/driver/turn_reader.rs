@@ -255,23 +255,13 @@ impl TurnReader {
         if let Err(error) = next {
             return Poll::Ready(Some(Err(error)));
         }
-        let mut events = Vec::new();
-        while self.batch.sizes.len() < max.max(1)
-            && let Some(next) = self.fetched.front()
-            && step.is_none_or(|step| step == next.step.index)
+        let mut events = Vec::from_iter(self.take_some(max));
+        self.batch.request = events.first().and_then(QueuedEvents::request_id).map(str::to_owned);
+        let belongs =
+            |next: &Queued| next.events.request_id().is_none() && step.is_none_or(|step| step == next.step.index);
+        while self.batch.request.is_none() && self.batch.sizes.len() < max && self.fetched.front().is_some_and(belongs)
         {
-            let request = next.events.request_id().map(str::to_owned);
-            let is_request = request.is_some();
-            if is_request {
-                if !events.is_empty() {
-                    break;
-                }
-                self.batch.request = request;
-            }
             events.extend(self.take_some(max));
-            if is_request {
-                break;
-            }
         }
         Poll::Ready(Some(Ok(events)))
     }
