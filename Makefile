@@ -19,14 +19,14 @@ PACKAGES := $(CACHE)/packages
 VENV := $(CACHE)/venv
 PY := $(HERE)/$(VENV)/bin/python
 # The crates of the core.
-CORE := -p kimi-agent-protocol -p kimi-agent-files -p kimi-agent-policy -p kimi-agent-client -p kimi-agent-testing -p kimi-agent-entry -p kimi-agent-command -p kimi-agent-bridge -p kimi-agent
+CORE := -p kimi-agent-protocol -p kimi-agent-files -p kimi-agent-policy -p kimi-agent-client -p kimi-agent-testing -p kimi-agent-entry -p kimi-agent-proxy -p kimi-agent-command -p kimi-agent-bridge -p kimi-agent
 FEATURES := --features kimi-agent/mcp,kimi-agent/testing
 # The oldest Rust that compiles the crates.
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 # The same command wherever it is run, so that a second run has nothing to do: into $(TARGET)/doc. The features are without the
 # name of the crate: `kimi-agent/mcp` would be a feature of its development dependency `kimi-agent`, which is not documented.
-RUSTDOC := RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps $(CORE) --features mcp,otel,testing,kimi-web --lib
+RUSTDOC := RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps $(CORE) --features mcp,otel,proxy,testing,kimi-web --lib
 
 # The first Python from 3.10 on that can make a virtual environment.
 PYTHON ?= $(shell python3 tools/find_python.py 2>/dev/null || echo python3)
@@ -72,12 +72,14 @@ bindings-node/node_modules/.ready: bindings-node/package-lock.json
 setup: $(VENV)/.ready bindings-node/node_modules/.ready inspector/node_modules/.ready ## Installs what building and testing needs, below .cache and node_modules.
 
 .PHONY: fetch
-fetch: setup $(INSPECTOR) tests/inspector/node_modules/.ready tests/site/node_modules/.ready tests/foreign/node/node_modules/.ready tests/node-runners/node_modules/.ready tools/prose/node_modules/.ready site/node_modules/.ready $(CACHE)/site/venv/.ready $(CACHE)/audit/.ready ## Downloads what only tests need: interpreters, agents, packages. After it, and `make build`, the tests need no network.
+fetch: setup $(INSPECTOR) tests/inspector/node_modules/.ready tests/site/node_modules/.ready tests/foreign/node/node_modules/.ready $(CACHE)/foreign-python/.installed tests/node-runners/node_modules/.ready tools/prose/node_modules/.ready site/node_modules/.ready $(CACHE)/site/venv/.ready $(CACHE)/audit/.ready ## Downloads what only tests need: interpreters, agents, packages. After it, and `make build`, the tests need no network.
 	$(call say,Downloading what the tests need)
 	@cargo fetch --quiet --locked && cargo fetch --quiet --locked --manifest-path tests/foreign/rust/Cargo.toml
 	@$(PY) tests/real/install.py --quick
 	@$(PY) tests/foreign/agents/run.py --install
 	@$(PY) tools/newer_python.py $(NEWEST_PYTHON)
+	@$(PY) tools/bubblewrap.py
+	@$(PY) tools/install_places.py
 	@$(PY) tools/each_python.py --fetch
 	@for node in 24 26; do node bindings-node/scripts/newer-node.mjs $$node --fetch; done
 	@for run in tests/programs/{node,python,rust}/run.sh; do "$$run" $(PY) fetch; done
@@ -182,7 +184,7 @@ test-nightly: build ## Runs what takes long and rarely fails. Some hours; most o
 	@$(MAKE) test-published
 	@$(MAKE) test-bundles test-next test-registry test-sdist
 	@$(MAKE) test-ray test-telemetry-all
-	@$(MAKE) test-crates test-features test-msrv test-minimal-versions
+	@$(MAKE) test-crates test-features test-msrv test-minimal-versions test-schema
 	@$(MAKE) lint-systems test-cross test-wine
 	@$(MAKE) test-acp-all
 	@$(MAKE) test-newest
@@ -258,7 +260,7 @@ test-faults: build ## Faults of agents and systems through all three languages; 
 .PHONY: test-attacks
 test-attacks: build ## Agents, hosts and systems that work against the promises of docs/evidence/reliability.md and docs/evidence/security.md.
 	$(call say,Attacking)
-	@$(PY) -m pytest -q tests/attacks
+	@$(PY) -m pytest -q -rs tests/attacks
 
 .PHONY: test-docs
 test-docs: build tests/node-runners/node_modules/.ready ## Every code block in the documents; the page of measurements matches its results.
@@ -323,12 +325,18 @@ tests/foreign/node/node_modules/.ready: tests/foreign/node/package-lock.json
 	@cd tests/foreign/node && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
+$(CACHE)/foreign-python/.installed: tests/foreign/python/requirements.txt $(VENV)/.ready
+	@"$(PYTHON)" -m venv --clear $(CACHE)/foreign-python
+	@$(VENV)/bin/uv pip install -q --python $(CACHE)/foreign-python/bin/python -r $<
+	@touch $@
+
 .PHONY: test-foreign
-test-foreign: tests/foreign/node/node_modules/.ready ## The agent's side, driven by clients that others have written.
+test-foreign: tests/foreign/node/node_modules/.ready $(CACHE)/foreign-python/.installed ## The agent's side, driven by clients that others have written.
 	$(call say,Driving the agent with other clients)
 	@$(if $(BUILT),,cargo programs -q)
-	@export KIMI_SCRIPTED_AGENT="$(TARGET)/debug/kimi-scripted-agent" && \
+	@export KIMI_SCRIPTED_AGENT="$(TARGET)/debug/kimi-scripted-agent" KIMI_AGENT_COMMAND="$(TARGET)/debug/kimi-agent" && \
 		(cd tests/foreign/node && npm test --silent) && \
+		$(CACHE)/foreign-python/bin/python -m unittest -q tests/foreign/python/test_proxy.py tests/foreign/python/test_mcp.py && \
 		CARGO_TARGET_DIR=$(HERE)/$(CACHE)/foreign cargo test -q --locked --manifest-path tests/foreign/rust/Cargo.toml
 
 .PHONY: test-acp
@@ -393,7 +401,7 @@ test-next: $(PACKAGES)/.npm tests/bundles/next/node_modules/.ready ## The Node p
 	@cd tests/bundles/next && npm test --silent
 
 # The crates that are published, in the order of their dependencies.
-CRATES := -p kimi-agent-protocol -p kimi-agent-policy -p kimi-agent-files -p kimi-agent-testing -p kimi-agent-entry -p kimi-agent-client -p kimi-agent-command -p kimi-agent
+CRATES := -p kimi-agent-protocol -p kimi-agent-policy -p kimi-agent-files -p kimi-agent-testing -p kimi-agent-entry -p kimi-agent-client -p kimi-agent-proxy -p kimi-agent-command -p kimi-agent
 
 .PHONY: test-crates
 test-crates: $(INSPECTOR) ## The crates as cargo would publish them: each compiled from its package, a program with them, their documentation.
@@ -409,6 +417,15 @@ test-crates: $(INSPECTOR) ## The crates as cargo would publish them: each compil
 test-features: ## Each crate compiles without features, and with each of its features alone.
 	$(call say,Checking the features of the crates)
 	@tools/check_crates.py features $(filter-out -p,$(CRATES))
+
+.PHONY: test-schema
+test-schema: $(VENV)/.ready ## Structured output, with the official tests of JSON Schema for drafts 2020-12 and 7.
+	$(call say,Playing the official tests of JSON Schema)
+	@rm -rf $(CACHE)/json-schema && mkdir -p $(CACHE)/json-schema
+	@$(PY) -m pip download -q --no-deps --no-binary jsonschema --require-hashes -r tests/json-schema/requirements.txt -d $(CACHE)/json-schema
+	@tar -xzf $(CACHE)/json-schema/jsonschema-*.tar.gz -C $(CACHE)/json-schema --strip-components=1
+	@JSON_SCHEMA_TEST_SUITE=$(HERE)/$(CACHE)/json-schema/json/tests \
+		$(VENV)/bin/cargo-nextest nextest run --locked -p kimi-agent-protocol --run-ignored only --no-capture official_tests_agree
 
 .PHONY: test-minimal-versions
 test-minimal-versions: ## The crates compile with the oldest dependencies that their manifests allow, and with the oldest Rust.
@@ -649,7 +666,7 @@ lint: build lint-prose inspector-setup ## Formatting, lints and types of all thr
 	@$(VENV)/bin/zizmor --quiet --offline .github/workflows
 	@PATH=$(HERE)/"$(VENV)/bin:$$PATH" actionlint
 	@$(PY) tools/check_workflows.py
-	@$(PY) tools/check_rust_examples.py "$(TARGET)/doc/kimi_agent"
+	@$(PY) tools/check_rust_examples.py "$(TARGET)/doc/kimi_agent" && $(PY) tools/generate_rust_api.py --check "$(TARGET)/doc/kimi_agent"
 	$(call say,Linting Python)
 	@$(VENV)/bin/ruff check -q bindings-python tests tools demo bench site && $(VENV)/bin/ruff format -q --check bindings-python tests tools demo bench site
 	@$(PY) tools/check_docstrings.py

@@ -7,7 +7,7 @@
     tests/run_scenarios.py --web                             the same over the API of Kimi Code's server
     tests/run_scenarios.py --telemetry                       compares the spans and metrics of the languages
     tests/run_scenarios.py --cassettes                       the same from recordings; also with --acp or --web
-    tests/run_scenarios.py --cassettes --sample 8            every eighth of them
+    tests/run_scenarios.py --cassettes --sample 8            an eighth of them, by name
     tests/run_scenarios.py --real 1.51.0,kimi-code-2.1.0     real releases of kimi-cli and Kimi Code
     tests/run_scenarios.py --quick                           a selection of releases, as tests/real/releases.json has it
     tests/run_scenarios.py --newest                          the newest Kimi Code, as the registry of npm has it
@@ -53,7 +53,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--web", action="store_true", help="let the scripted agent be Kimi Code's server")
     parser.add_argument("--cassettes", action="store_true", help="record each scenario once, and play the recordings")
     parser.add_argument("--select", action="store_true", help="a selection where the languages can hardly differ")
-    parser.add_argument("--sample", type=int, metavar="N", help="with --cassettes: only every Nth scenario")
+    parser.add_argument("--sample", type=int, metavar="N", help="with --cassettes: only one of N scenarios, by name")
     parser.add_argument("--telemetry", action="store_true", help="compare spans and metrics of the languages")
     parser.add_argument("--real", metavar="VERSIONS", help="play tests/real/cases with these releases")
     parser.add_argument("--quick", action="store_true", help="real releases, a selection of them and of languages")

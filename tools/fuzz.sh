@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 cache=$PWD/.cache/fuzz
 seconds=${FUZZ_SECONDS:-60}
 targets=("$@")
-((${#targets[@]})) || targets=(framing envelope dialect shapes connection conversation acp kimi_web policy turn_records schema)
+((${#targets[@]})) || targets=(framing envelope dialect shapes connection conversation acp kimi_web policy proxy turn_records schema)
 unset CARGO_TARGET_DIR
 export RUSTC_BOOTSTRAP=1
 

@@ -11,7 +11,7 @@ const HEAD = `# The Node API
 
 Every public name of \`kimi-agent\`, generated from the sources by \`tools/generate_api.py\`. Durations are in milliseconds.
 
-Other languages: [Python](python.md), Rust at [docs.rs](https://docs.rs/kimi-agent).
+Other languages: [Python](python.md), [Rust](rust.md).
 `;
 const ENTRIES = { "kimi-agent": "index", "kimi-agent/testing": "testing" };
 

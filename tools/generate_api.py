@@ -29,7 +29,7 @@ Every public name of `kimi_agent`, generated from the sources by `tools/generate
 `python -m asyncio`, which accepts `await` outside of functions. `agent`, `session` and `turn` are an `Agent`, a
 `Session` and a `Turn` of it.
 
-Other languages: [Node](node.md), Rust at [docs.rs](https://docs.rs/kimi-agent).
+Other languages: [Node](node.md), [Rust](rust.md).
 """
 # The modules, and what the file says about each. `kimi_agent.sync` repeats the documentation of `kimi_agent`.
 MODULES = {

@@ -37,6 +37,7 @@ PYTHON_TYPES = {
     "bytes": "int | None",
     "duration": "Seconds",
     "budget": "Budget | None",
+    "prices": "Mapping[str, Mapping[str, float]] | StrPath | None",
     # Types such as `list[int] | None` are objects of no common class.
     "output": "Any",
     "telemetry": "bool | Telemetry | TracerSource | MeterSource | None",
@@ -49,6 +50,7 @@ PYTHON_TYPES = {
     "environment": "Mapping[str, str | None] | None",
     "inherit_env": "bool | Sequence[str] | None",
     "executable": "StrPath | Sequence[StrPath] | None",
+    "place": "Place | Mapping[str, Any] | None",
     "dialect": "Dialect | None",
     "tools": "Sequence[ExternalTool] | None",
     "hooks": "Sequence[Hook] | None",
@@ -75,6 +77,7 @@ TYPESCRIPT_TYPES = {
     "bytes": "number",
     "duration": "number",
     "budget": "Budget",
+    "prices": "Prices | string | URL",
     "output": "S",
     "telemetry": "boolean | TelemetryOptions | TracerSource | MeterSource",
     "object": "AnyObject",
@@ -90,6 +93,7 @@ TYPESCRIPT_TYPES = {
     "environment": "Readonly<Record<string, string | null | undefined>>",
     "inherit_env": "boolean | readonly string[]",
     "executable": "string | URL | readonly string[]",
+    "place": "Place",
     "dialect": "Dialect",
     "tools": "readonly ExternalTool[]",
     "hooks": "readonly HookDefinition[]",
@@ -116,6 +120,7 @@ DOCS_TYPES = {
     "bytes": "number of bytes",
     "duration": "duration",
     "budget": "limits",
+    "prices": "prices by model, or path of a file",
     "output": "type, or JSON Schema",
     "telemetry": "boolean, a provider of OpenTelemetry, or details",
     "object": "object",
@@ -127,6 +132,7 @@ DOCS_TYPES = {
     "environment": "object of text or null",
     "inherit_env": "boolean, or list of text",
     "executable": "path, or list of text",
+    "place": "place",
     "dialect": "protocol",
     "tools": "list of tools",
     "hooks": "list of hooks",
@@ -230,7 +236,14 @@ CLASSES = [
     (
         "AgentSessionOptions",
         "AgentSessionSettings",
-        "The options of a session of an `Agent`. None is the same as leaving an option out.",
+        """\
+All options of `Agent.create_session()`. None is the same as leaving an option out.
+
+>>> options: AgentSessionOptions = {"work_dir": ".", "turn_timeout": 600}
+>>> async with agent.create_session(**options) as session:
+...     print(session.state)
+idle
+""",
         ("session",),
         True,
     ),
@@ -348,7 +361,7 @@ TYPESCRIPT_HEADER = """\
 /** The options of sessions, prompts and agents. */
 
 import type { Progress, Retry } from "./batch.js";
-import type { Budget } from "./budget.js";
+import type { Budget, Prices } from "./budget.js";
 import type {
   ApprovalHandler,
   Dialect,
@@ -360,6 +373,7 @@ import type {
   WriteFileHandler,
 } from "./handler-types.js";
 import type { OutputSchema } from "./output.js";
+import type { Place } from "./place.js";
 import type { Policy, PolicyRules } from "./policy.js";
 import type { MeterSource, TelemetryOptions, TracerSource } from "./telemetry-types.js";
 import type { ExternalTool } from "./tool.js";

@@ -188,11 +188,12 @@ def body(node: Function, name: str, inner: str, result: str) -> str:
     if node.decorator_list:
         return f"return {inner}"
     given = [each.arg for each in (*node.args.posonlyargs, *node.args.args) if each.arg != "self"]
+    named = [f"{each.arg}={each.arg}" for each in node.args.kwonlyargs]
     if isinstance(node, ast.AsyncFunctionDef):
-        call = f"run({inner}({', '.join(given)}))"
+        call = f"run({inner}({', '.join([*given, *named])}))"
         return call if result == "None" else f"return {call}"
     # Functions that open something take all options.
-    options = ", ".join([*given, *(f"{each.arg}={each.arg}" for each in node.args.kwonlyargs), "**options"])
+    options = ", ".join([*given, *named, "**options"])
     ignored = "  # pyright: ignore[reportArgumentType]" if given else ""
     return f"""
         opening = {inner}({options}){ignored}

@@ -125,6 +125,7 @@ OVER_ACP = {
     "ThinkPart": [META],
     "ImageURLPart": [META],
     "AudioURLPart": [META],
+    "ResourcePart": [META],
 }
 
 

@@ -34,6 +34,15 @@ _EXAMPLES = {
         >>> VideoURLPart(MediaURL("https://example.com/demo.mp4")).video_url.url
         'https://example.com/demo.mp4'
     """,
+    "ResourcePart": """
+        >>> ResourcePart("issue:7", text="The parser fails on empty lines.").uri
+        'issue:7'
+    """,
+    "Cost": """
+        >>> cost = Cost(0.25, "USD", "reported")
+        >>> print(cost.amount, cost.currency)
+        0.25 USD
+    """,
     "MediaURL": """
         >>> address = MediaURL("https://example.com/screenshot.png")
         >>> turn = session.prompt(["What is wrong here?", ImageURLPart(address)])
@@ -173,6 +182,16 @@ _EXAMPLES = {
         >>> event = PlanDisplay("# Plan", file_path="/home/me/plan.md")
         >>> print(event.content)
         # Plan
+    """,
+    "Plan": """
+        >>> event = Plan([PlanEntry("Write tests", "completed"), PlanEntry("Fix the bug", "in_progress")])
+        >>> print([entry.content for entry in event.entries if entry.status != "completed"])
+        ['Fix the bug']
+    """,
+    "PlanEntry": """
+        >>> entry = PlanEntry("Write tests", "pending", priority="high")
+        >>> print(entry.status, entry.content)
+        pending Write tests
     """,
     "HookTriggered": """
         >>> event = HookTriggered("PreToolUse", target="Shell", hook_count=2)

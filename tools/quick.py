@@ -27,6 +27,7 @@ CRATES = {
     "agent": "kimi-agent-testing",
     "entry": "kimi-agent-entry",
     "client": "kimi-agent-client",
+    "proxy": "kimi-agent-proxy",
     "command": "kimi-agent-command",
     "bridge": "kimi-agent-bridge",
     "kimi-agent": "kimi-agent",

@@ -135,7 +135,11 @@ export declare class NativeAgent {
   /** Opens a session: a new one, or one that resumes or forks the session of this id. */
   createSession(resume: string | undefined | null, fork: string | undefined | null, optionsJson: string, callbacks: Callbacks): Opening
   /** A ticket for the sessions that the agent keeps, as JSON. */
-  listSessions(workDir?: string | undefined | null): number
+  listSessions(workDir: string | undefined | null, archived: boolean): number
+  /** A ticket for the title that a session then has, as JSON. */
+  renameSession(sessionId: string, title: string): number
+  /** A ticket for the archiving of a session, or for its return. */
+  archiveSession(sessionId: string, archived: boolean): number
   /** A ticket for the deletion of a session that the agent keeps. */
   deleteSession(sessionId: string): number
   /** A ticket for the end of all its processes. `null` stands for the option `closeTimeout`. */
@@ -220,6 +224,8 @@ export interface NativeError {
   status?: number
   /** Of an error of the model's service: the seconds until the next attempt. */
   retryAfter?: number
+  /** Of `auth_expired`: the ways to log in, as JSON. */
+  methodsJson?: string
   /** Of an error that ended a turn: the result of the turn up to its end, as JSON. */
   resultJson?: string
 }
@@ -397,6 +403,9 @@ export declare function checkPromptNames(names: Array<string>): void;
 /** Throws if the scripted agent would refuse the script, which is JSON or the path of a file. */
 export declare function checkScript(script: string, isPath: boolean): void;
 
+/** Makes a content part from a file. Returns JSON. */
+export declare function filePartJson(path: string): string;
+
 /** Makes a content part from the bytes of an image file. Returns JSON. */
 export declare function imageBytesJson(bytes: Uint8Array): string;
 
@@ -414,6 +423,9 @@ export declare function printable(text: string): string;
 
 /** Reads a policy: JSON of the name of a preset, of a path, or of a mapping. Returns JSON with the policy and its warnings. */
 export declare function readPolicyJson(given: string): string;
+
+/** Makes a content part from an address, and a text or bytes. Returns JSON. */
+export declare function resourcePartJson(uri: string, text?: string | undefined | null, data?: Uint8Array | undefined | null, mimeType?: string | undefined | null): string;
 
 /** Runs the command `kimi-agent`, and returns its exit code. The arguments begin with the name of the program. */
 export declare function runCommand(argv: Array<string>): number;

@@ -24,6 +24,8 @@ export interface SessionInfo {
   title: string | null;
   /** The time of the last activity in ISO 8601, if the agent reports it. */
   updatedAt: string | null;
+  /** Whether the session is archived, if the agent reports it. */
+  archived: boolean | null;
 }
 
 interface NativeSessionInfo {
@@ -31,6 +33,7 @@ interface NativeSessionInfo {
   work_dir: string;
   title: string | null;
   updated_at: string | null;
+  archived: boolean | null;
 }
 
 interface Remains {
@@ -157,25 +160,30 @@ export class Agent implements AsyncDisposable {
   /**
    * Lists the sessions that the agent keeps, also those of other processes.
    *
-   * @param options - `workDir`: list only sessions of this directory. Default: the sessions of all directories.
+   * @param options - `workDir`: list only sessions of this directory. Default: the sessions of all directories. `archived`: list the
+   * archived sessions instead. Default: `false`.
    * @returns The sessions.
-   * @throws {Unsupported} if the agent cannot list sessions. Agents that speak Wire cannot.
-   * @throws {InvalidOption} if `workDir` is not text.
+   * @throws {Unsupported} if the agent cannot list sessions, or cannot archive them. Agents that speak Wire cannot.
+   * @throws {InvalidOption} if `workDir` is not text, or `archived` not a boolean.
    *
    * @example
    * ```ts
    * for (const { id, title } of await agent.listSessions({ workDir: "." })) console.log(id, title);
    * ```
    */
-  async listSessions(options: { workDir?: string | undefined } = {}): Promise<SessionInfo[]> {
+  async listSessions(
+    options: { workDir?: string | undefined; archived?: boolean | undefined } = {},
+  ): Promise<SessionInfo[]> {
     const begin = (): number => {
-      knownOptions("listSessions()", options, ["workDir"]);
+      knownOptions("listSessions()", options, ["workDir", "archived"]);
       const workDir: unknown = options.workDir ?? undefined;
-      if (workDir === undefined || typeof workDir === "string") return this.#native.listSessions(workDir);
+      const archived: unknown = options.archived ?? false;
+      if (typeof archived !== "boolean") throw wrongOption("archived", `expected a boolean, got ${show(archived)}`);
+      if (workDir === undefined || typeof workDir === "string") return this.#native.listSessions(workDir, archived);
       throw wrongOption("workDir", `expected the path of a directory, got ${show(workDir)}`);
     };
     const sessions = await this.#bridge.run<NativeSessionInfo[]>([this, "listSessions"], begin, this);
-    return sessions.map(({ id, work_dir, title, updated_at }) => ({ id, workDir: work_dir, title, updatedAt: updated_at }));
+    return sessions.map(({ work_dir, updated_at, ...info }) => ({ ...info, workDir: work_dir, updatedAt: updated_at }));
   }
 
   /**
@@ -195,6 +203,67 @@ export class Agent implements AsyncDisposable {
   async deleteSession(sessionId: string): Promise<void> {
     const begin = (): number => this.#native.deleteSession(existingSession("deleteSession", sessionId));
     await this.#bridge.run([this, "deleteSession"], begin, this);
+  }
+
+  /**
+   * Gives a stored session another title. The session can be open.
+   *
+   * @param sessionId - The id of the session, from `session.id` or {@link Agent.listSessions}.
+   * @param title - The new title.
+   * @returns The title that the agent has stored. It can differ from the argument, for example in its length.
+   * @throws {Unsupported} if the agent cannot rename sessions. Agents that speak Wire cannot.
+   * @throws {InvalidOption} if the id or the title is empty or no text.
+   * @throws {RpcError} if the agent refuses.
+   *
+   * @example
+   * ```ts
+   * console.log(await agent.renameSession(session.id, "Repair of the parser"));
+   * ```
+   */
+  async renameSession(sessionId: string, title: string): Promise<string> {
+    const begin = (): number => {
+      const id = existingSession("renameSession", sessionId);
+      if (typeof title === "string") return this.#native.renameSession(id, title);
+      throw wrongOption("title", `expected text, got ${show(title)}`);
+    };
+    return this.#bridge.run<string>([this, "renameSession"], begin, this);
+  }
+
+  /**
+   * Hides a stored session from {@link Agent.listSessions}. Its messages are kept. An agent closes the session if it is open.
+   *
+   * @param sessionId - The id of the session, from `session.id` or {@link Agent.listSessions}.
+   * @throws {Unsupported} if the agent cannot archive sessions. Agents that speak Wire cannot.
+   * @throws {InvalidOption} if the id is empty or no text.
+   * @throws {RpcError} if the agent refuses.
+   *
+   * @example
+   * ```ts
+   * await session.close();
+   * await agent.archiveSession(session.id);
+   * ```
+   */
+  async archiveSession(sessionId: string): Promise<void> {
+    const begin = (): number => this.#native.archiveSession(existingSession("archiveSession", sessionId), true);
+    await this.#bridge.run([this, "archiveSession"], begin, this);
+  }
+
+  /**
+   * Shows an archived session in {@link Agent.listSessions} again. It does not open the session.
+   *
+   * @param sessionId - The id of the session, from {@link Agent.listSessions}.
+   * @throws {Unsupported} if the agent cannot archive sessions. Agents that speak Wire cannot.
+   * @throws {InvalidOption} if the id is empty or no text.
+   * @throws {RpcError} if the agent refuses.
+   *
+   * @example
+   * ```ts
+   * for (const { id } of await agent.listSessions({ archived: true })) await agent.unarchiveSession(id);
+   * ```
+   */
+  async unarchiveSession(sessionId: string): Promise<void> {
+    const begin = (): number => this.#native.archiveSession(existingSession("unarchiveSession", sessionId), false);
+    await this.#bridge.run([this, "unarchiveSession"], begin, this);
   }
 
   /**

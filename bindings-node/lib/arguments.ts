@@ -31,7 +31,7 @@ export function reading<T>(option: string, read: () => T): T {
 }
 
 /** Whether an error is of this package. A proxy can throw when it is asked. */
-function isOwn(error: unknown): boolean {
+export function isOwn(error: unknown): boolean {
   try {
     return error instanceof KimiAgentError;
   } catch {

@@ -19,7 +19,7 @@ import { type OutputCheck, type OutputOf, type OutputSchema, readOutput } from "
 import { type ProgressDisplay, progressDisplay } from "./progress.js";
 import { PromptResult, type ResultFields, type TurnStatus } from "./result.js";
 import { takeSignal, whenAborted } from "./signal.js";
-import { errorText, isThenable } from "./values.js";
+import { isThenable } from "./values.js";
 import type { Content, JsonObject, TokenUsage } from "./wire.js";
 
 /** A prompt of a batch with options of its own. The options of the session override those of the batch. */
@@ -435,7 +435,7 @@ function readProgress(
 function logged(handler: (progress: Progress) => unknown): (progress: Progress) => unknown {
   let hasFailed = false;
   const onFailure = (thrown: unknown): void => {
-    log.progressFailed(thrown, errorText(thrown), hasFailed);
+    log.observerFailed("progress", thrown, hasFailed);
     hasFailed = true;
   };
   return (progress) => {

@@ -433,6 +433,18 @@ export class ContextTooLong extends ServiceError {
   override readonly code = "context_too_long";
 }
 
+/** A way to log in that an agent of ACP offers. */
+export interface AuthMethod {
+  /** The id. The option `auth` takes it. */
+  readonly id: string;
+  /** The name, for people. */
+  readonly name: string;
+  /** The description, if the agent sends one. */
+  readonly description: string | null;
+  /** `agent` if the agent logs in itself, `terminal` if a person logs in at a terminal, `env_var` if the agent needs variables. */
+  readonly kind: string;
+}
+
 /**
  * The agent's login has expired or is missing, or the model's service refuses its key.
  *
@@ -449,6 +461,8 @@ export class ContextTooLong extends ServiceError {
 export class AuthExpired extends ServiceError {
   /** The stable name of the error. */
   override readonly code = "auth_expired";
+  /** The ways to log in that the agent offers. Empty if it lists none, as agents of Wire do. */
+  readonly methods: readonly AuthMethod[] = [];
 }
 
 /**
@@ -746,11 +760,12 @@ function has<T extends object>(table: T, key: string): key is keyof T & string {
 /** Makes the public error of an error of the addon. */
 export function publicError(native: NativeError): KimiAgentError {
   const error = withoutRetryable(native);
-  const { retryable, status, retryAfter, resultJson } = native;
+  const { retryable, status, retryAfter, methodsJson, resultJson } = native;
   const more: Record<string, unknown> = {};
   if (retryable !== error.retryable) more["retryable"] = retryable;
   if (status !== undefined) more["status"] = status;
   if (retryAfter !== undefined) more["retryAfter"] = retryAfter * 1000;
+  if (methodsJson !== undefined) more["methods"] = JSON.parse(methodsJson);
   if (resultJson !== undefined) more["result"] = new PromptResult(parseMessages(resultJson) as ResultFields);
   return Object.assign(error, more);
 }

@@ -1,7 +1,7 @@
 /** Calls the program's handlers for requests, tools, hooks, events and stderr. */
 
 import type { Delivery } from "./addon.js";
-import { kindOf, toJson, wrongOption } from "./arguments.js";
+import { isOwn, kindOf, show, toJson, wrongOption } from "./arguments.js";
 import type { Progress } from "./batch.js";
 import { Block, type HandlerContext, Reject, type ToolContext } from "./handler-types.js";
 import { log } from "./log.js";
@@ -91,8 +91,11 @@ type Checks = Map<number, OutputCheck>;
 /** The outcome of a job: an answer, the text of the thrown error and the name of its class, or why the answer cannot be sent. */
 export type JobOutcome = { answerJson: string } | { failure: string; kind?: string } | { unsendable: string };
 
-/** Refuses an object whose JSON would lose its content, so that no empty result looks like success. */
+/** Refuses a value whose JSON would lose its content, so that no empty result looks like success. */
 function keepsContent(_key: string, value: unknown): unknown {
+  if (typeof value === "number" && !Number.isFinite(value)) {
+    throw new TypeError(`the handler returned ${String(value)}, which has no JSON form`);
+  }
   if (typeof value !== "object" || value === null || !isLossy(value)) return value;
   const remedy = isError(value) ? "throw an error to report a failure" : remedyFor(value);
   throw new TypeError(`the handler returned ${kindOfInstance(value)}, whose content JSON would lose; ${remedy}`);
@@ -104,7 +107,11 @@ export function answerJson(answer: unknown): string {
     const [name, made] = answer === Reject ? ["Reject", 'reject("feedback")'] : ["Block", 'block("reason")'];
     throw new TypeError(`the handler returned the class ${name}, not an object of it: return \`${made}\``);
   }
-  if (answer instanceof Reject) return toJson({ reject: answer.feedback });
+  if (answer instanceof Reject) {
+    const feedback: unknown = answer.feedback;
+    if (typeof feedback === "string") return toJson({ reject: feedback });
+    throw new TypeError(`a Reject needs the text that the model reads, got ${show(feedback)}; to reject without a text, answer "reject"`);
+  }
   if (answer instanceof Block) return toJson({ block: answer.reason });
   if (typeof answer === "function" || typeof answer === "symbol" || typeof answer === "bigint") {
     throw new TypeError(`the handler returned a ${typeof answer}, which has no JSON form`);
@@ -116,6 +123,16 @@ export function answerJson(answer: unknown): string {
 export function decisionJson(answer: unknown): string {
   if (!(answer instanceof Reject || answer instanceof Block)) checkPlain(answer);
   return answerJson(answer);
+}
+
+/** The JSON of an answer that the program passes to `respond()`. */
+export function givenAnswerJson(answer: unknown): string {
+  try {
+    return decisionJson(answer);
+  } catch (thrown) {
+    if (isOwn(thrown)) throw thrown;
+    throw wrongOption("answer", errorText(thrown).replace(/^the handler returned/, "got"), thrown);
+  }
 }
 
 function checkPlain(value: unknown): void {
@@ -166,8 +183,8 @@ function checkOutput(check: OutputCheck | undefined, value: unknown): unknown {
 function failed(job: HandlerCall, thrown: unknown): JobOutcome {
   // An answer, and no failure: agents look for files that are optional.
   if (job.kind === "read_file" && isNotFound(thrown)) return { answerJson: "null" };
-  // The batch throws the error of its source.
-  if (job.kind !== "next_job") log.handlerThrew(thrown);
+  // The batch throws the error of its source. The core does not wait for lines of stderr, and logs nothing about them.
+  if (job.kind !== "next_job" && job.kind !== "stderr") log.handlerThrew(thrown);
   const failure = errorText(thrown);
   const name = errorName(thrown);
   // The name `Error` says nothing.
@@ -206,6 +223,7 @@ export class Handlers {
   #turn = this.#session;
   readonly #checks: Checks = new Map();
   #lastCheck = 0;
+  #hasStderrFailed = false;
 
   constructor(
     functions: HandlerFunctions,
@@ -236,6 +254,14 @@ export class Handlers {
     return tracing.within(job.span, () => run(job, this.#functions, this.#checks, context));
   }
 
+  #failed(job: HandlerCall, thrown: unknown): JobOutcome {
+    if (job.kind === "stderr") {
+      log.observerFailed("stderr", thrown, this.#hasStderrFailed);
+      this.#hasStderrFailed = true;
+    }
+    return failed(job, thrown);
+  }
+
   /**
    * Runs one handler, and calls `done` with its answer or failure; at once if the handler returns no promise. Not an
    * asynchronous function, because promises are slow while an `AsyncLocalStorage` is in use.
@@ -248,7 +274,7 @@ export class Handlers {
       answer = scope.runInAsyncScope(this.#call, this, job, context);
       if (isThenable(answer)) pending = Promise.resolve(answer);
     } catch (thrown) {
-      done(failed(job, thrown));
+      done(this.#failed(job, thrown));
       return;
     }
     if (pending === undefined) {
@@ -259,7 +285,7 @@ export class Handlers {
       done(answered(job, value));
     };
     const onFailure = (thrown: unknown): void => {
-      done(failed(job, thrown));
+      done(this.#failed(job, thrown));
     };
     // A promise of the program can have a `then` of its own.
     try {

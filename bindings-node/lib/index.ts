@@ -12,6 +12,7 @@ export {
   AgentExited,
   type AnyKimiAgentError,
   AuthExpired,
+  type AuthMethod,
   BudgetExceeded,
   type ErrorCode,
   EventBufferFull,
@@ -38,8 +39,8 @@ export {
   TurnInProgress,
   Unsupported,
 } from "./errors.js";
-export type { Budget, BudgetCounter } from "./budget.js";
-export { image, type UserInput } from "./content.js";
+export type { Budget, BudgetCounter, Price, Prices } from "./budget.js";
+export { file, image, resource, type ResourceContent, type UserInput } from "./content.js";
 export { Policy, type PolicyDecisionKind, type PolicyPreset, type PolicyRules, type PolicyVerdict } from "./policy.js";
 export {
   type ApprovalAnswer,
@@ -76,6 +77,17 @@ export {
   type OutputOptions,
   type OutputSchema,
 } from "./output.js";
+export {
+  container,
+  prefix,
+  sandbox,
+  ssh,
+  type ContainerOptions,
+  type Place,
+  type PrefixOptions,
+  type SandboxOptions,
+  type SshOptions,
+} from "./place.js";
 export { files, terminals, type Files, type FilesOptions, type TerminalsOptions } from "./local.js";
 export { printable } from "./printable.js";
 export type { Step } from "./reader.js";

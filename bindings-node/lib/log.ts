@@ -35,8 +35,14 @@ const MAX_WARNINGS = 100;
 /** So many thrown errors are kept until the core reports them. */
 const MAX_THROWN = 16;
 
+/** The failures of loggers that were reported. A logger that always fails would fail for each record. */
+const reported = new Set<string>();
+
 function warn(error: unknown): void {
-  process.emitWarning(`the logger of kimi-agent failed: ${textOf(error)}`, { type: WARNING, code: "KIMI_AGENT_LOGGER" });
+  const message = `the logger of kimi-agent failed: ${textOf(error)}`;
+  if (reported.has(message) || reported.size >= MAX_WARNINGS) return;
+  reported.add(message);
+  process.emitWarning(message, { type: WARNING, code: "KIMI_AGENT_LOGGER" });
 }
 
 /** Without a logger: one warning of the process for each cause. */
@@ -85,6 +91,7 @@ class Log {
   set(logger: Logger | null, level: LogLevel): void {
     this.logger = logger;
     this.level = logger ? level : null;
+    reported.clear();
     this.onLevel(this.level);
   }
 
@@ -93,15 +100,16 @@ class Log {
     if (this.logger === undefined && isError(thrown)) this.#warnings.thrown(thrown);
   }
 
-  /** The handler `onProgress` has thrown this. The core has no record of it, because a batch does not wait for the handler. */
-  progressFailed(thrown: unknown, text: string, again: boolean): void {
-    const fields = `handler="progress" error=${JSON.stringify(text)}`;
+  /** A handler for which the core does not wait has thrown this: the core has no record of it. */
+  observerFailed(handler: "progress" | "stderr", thrown: unknown, again: boolean): void {
+    const fields = `handler="${handler}" error=${JSON.stringify(errorText(thrown))}`;
     if (again) {
       this.write({ level: "debug", target: HANDLERS, message: `a handler failed again ${fields}` });
       return;
     }
     this.handlerThrew(thrown);
-    const message = `a handler failed; the batch continues. Further failures are records of the level debug ${fields}`;
+    const next = handler === "progress" ? "the batch continues" : "it gets the next line";
+    const message = `a handler failed; ${next}. Further failures are records of the level debug ${fields}`;
     this.write({ level: "warn", target: HANDLERS, message });
   }
 

@@ -3,7 +3,7 @@
 /** The options of sessions, prompts and agents. */
 
 import type { Progress, Retry } from "./batch.js";
-import type { Budget } from "./budget.js";
+import type { Budget, Prices } from "./budget.js";
 import type {
   ApprovalHandler,
   Dialect,
@@ -15,6 +15,7 @@ import type {
   WriteFileHandler,
 } from "./handler-types.js";
 import type { OutputSchema } from "./output.js";
+import type { Place } from "./place.js";
 import type { Policy, PolicyRules } from "./policy.js";
 import type { MeterSource, TelemetryOptions, TracerSource } from "./telemetry-types.js";
 import type { ExternalTool } from "./tool.js";
@@ -68,6 +69,18 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
    * the locale and the time zone, and on Windows those of the system. Default: `true`.
    */
   inheritEnv?: boolean | readonly string[] | undefined;
+  /**
+   * The login that an agent of ACP gets if it requires one: `none`, `auto`, or the ID of a login method of the agent.
+   * `auto` selects the method whose key is in `env`, for example `CODEX_API_KEY`. `kimi-agent login` runs methods that
+   * need a terminal. Agents without ACP raise `Unsupported`. Default: `"none"`.
+   */
+  auth?: string | undefined;
+  /**
+   * The place in which the agent runs, for example a sandbox, a container, or another machine. Paths in options and
+   * events are always those of this program. Not over Kimi Code's server. Default: this machine, as a child of this
+   * program.
+   */
+  place?: Place | undefined;
   /**
    * Configurations of MCP servers, each of the form `{"mcpServers": {…}}`. They may hold keys, so the agent reads them
    * from private files. Default: the user's own.
@@ -187,11 +200,18 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
   /** The time for a whole turn. In milliseconds. Default: no limit. */
   turnTimeout?: number | undefined;
   /**
-   * The most that all turns of the session may use together: `tokens`, `outputTokens`, `steps`, `toolCalls`, `seconds`.
-   * The turn that exceeds it is cancelled. That turn and every later prompt fail with `BudgetExceeded`. Default: no
-   * limit.
+   * The most that all turns of the session may use together: `tokens`, `outputTokens`, `steps`, `toolCalls`, `seconds`,
+   * `usd`. The turn that exceeds it is cancelled. That turn and every later prompt fail with `BudgetExceeded`. Default:
+   * no limit.
    */
   sessionBudget?: Budget | undefined;
+  /**
+   * The prices of models in US dollars for a million tokens, by the names that the agent has for its models. A price
+   * has `input` and `output`, and if they differ from `input`, `cacheRead` and `cacheWrite`. `*` is any other model.
+   * With agents that report tokens and no costs, `result.cost` and the limit `usd` of budgets use them. The path of a
+   * TOML file has a table for each model. Default: none.
+   */
+  prices?: Prices | string | URL | undefined;
   /**
    * The value that each turn must return, by its type or JSON Schema. The model returns it with a tool of the SDK if
    * the agent takes tools, else in its text. An invalid value is returned to the model `retries` times; then the turn
@@ -218,8 +238,8 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
    */
   redact?: readonly (string | RegExp)[] | undefined;
   /**
-   * The longest line that the agent may send. A longer one ends the session with `ProtocolError`. In bytes, at least
-   * 1024. Default: 268,435,456 (256 MiB).
+   * The longest line that the agent may send. A longer one ends the session with `ProtocolError`, and so does a line
+   * with more than 1,048,576 JSON values. In bytes, at least 1024. Default: 268,435,456 (256 MiB).
    */
   maxLineBytes?: number | undefined;
   /**
@@ -282,7 +302,7 @@ export interface BatchOptions<S extends OutputSchema | undefined = OutputSchema 
 }
 
 /** The options that belong to an agent's process, which its sessions share. */
-type ProcessOption = "executable" | "env" | "inheritEnv" | "onStderr" | "clientName" | "clientVersion" | "extraArgs" | "dialect" | "record" | "redact";
+type ProcessOption = "executable" | "env" | "inheritEnv" | "auth" | "place" | "onStderr" | "clientName" | "clientVersion" | "extraArgs" | "dialect" | "record" | "redact";
 
 /**
  * The options of {@link openAgent}. No process is started before the first session, so `signal` gives up the agent
@@ -291,7 +311,7 @@ type ProcessOption = "executable" | "env" | "inheritEnv" | "onStderr" | "clientN
 export type AgentOptions = Pick<SessionOptions, ProcessOption | "handshakeTimeout" | "closeTimeout" | "signal">;
 
 /** The options of a session that a {@link Job} can have. */
-export type JobSettings = Pick<SessionOptions, "model" | "thinking" | "yolo" | "configFile" | "config" | "executable" | "env" | "inheritEnv" | "mcpConfigs" | "agentFile" | "skillsDir" | "systemPrompt" | "additionalDirectories" | "agentMeta" | "maxStepsPerTurn" | "maxRetriesPerStep" | "policy" | "enforce" | "clientName" | "clientVersion" | "extraArgs" | "readSessionFiles" | "dialect" | "handshakeTimeout" | "cancelTimeout" | "closeTimeout" | "idleTimeout" | "turnTimeout" | "sessionBudget" | "redact" | "maxLineBytes" | "eventBufferBytes">;
+export type JobSettings = Pick<SessionOptions, "model" | "thinking" | "yolo" | "configFile" | "config" | "executable" | "env" | "inheritEnv" | "auth" | "place" | "mcpConfigs" | "agentFile" | "skillsDir" | "systemPrompt" | "additionalDirectories" | "agentMeta" | "maxStepsPerTurn" | "maxRetriesPerStep" | "policy" | "enforce" | "clientName" | "clientVersion" | "extraArgs" | "readSessionFiles" | "dialect" | "handshakeTimeout" | "cancelTimeout" | "closeTimeout" | "idleTimeout" | "turnTimeout" | "sessionBudget" | "prices" | "redact" | "maxLineBytes" | "eventBufferBytes">;
 
 /** The options of a session of an {@link Agent}: all but those of its process. */
 export type AgentSessionOptions<S extends OutputSchema | undefined = OutputSchema | undefined> = Omit<SessionOptions<S>, ProcessOption>;

@@ -146,6 +146,10 @@ export function output(
 
 function makeOutput(schema: StandardSchema | JsonSchema, options: OutputOptions & { validate?: StandardSchema } = {}): Output {
   checkOptions(options);
+  const given: unknown = schema;
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    if (!isStandardSchema(given)) throw wrong(`\`output()\` expects a zod schema or a JSON Schema; got ${show(given)}`);
+  }
   const { validate, ...details } = options;
   if (!isStandardSchema(schema)) {
     checkJsonSchema(schema);

@@ -68,7 +68,7 @@ export class Policy {
   constructor(rules: PolicyRules | PolicyPreset) {
     const given: unknown = rules === "read-only" || rules === "edit-files" ? { extends: rules } : rules;
     const read = atCaller(Policy, () => reading("policy", () => {
-      if (typeof given === "string") throw wrong(`to read a file, write \`Policy.load(${show(given)})\``);
+      if (typeof given === "string") throw wrong(`there is no preset ${show(given)}; there are "read-only" and "edit-files"; to read a file, write \`Policy.load(path)\``);
       if (typeof given !== "object" || given === null || Array.isArray(given) || !(isPlain(given) || given instanceof Policy)) {
         throw wrong(`expected an object with rules, got ${kindOf(given)}`);
       }

@@ -2,7 +2,7 @@
 
 import { AnswerRefused, AnswerTruncated, type KimiAgentError, MaxStepsReached, TurnCancelled } from "./errors.js";
 import { type Usage, withTotal } from "./messages.js";
-import type { Content, HandlerFailed, JsonObject, TokenUsage, ToolCallInfo } from "./wire.js";
+import type { Content, Cost, HandlerFailed, JsonObject, Plan, TokenUsage, ToolCallInfo } from "./wire.js";
 
 /** How a turn ended that did not fail. */
 export type TurnStatus = "finished" | "cancelled" | "max_steps_reached" | "truncated" | "refused";
@@ -69,6 +69,8 @@ export interface ResultFields {
   tool_calls: ToolCallRecord[];
   rejected: RejectedApproval[];
   handler_failures: HandlerFailure[];
+  plan?: Plan;
+  cost?: Cost;
   /** The value of structured output, if the turn returned one. */
   output?: unknown;
 }
@@ -114,13 +116,23 @@ export class PromptResult<Value = unknown> {
   readonly rejected: readonly RejectedApproval[];
   /** The handlers that failed while the turn ran, in order; at most the first 1,000. */
   readonly handlerFailures: readonly HandlerFailure[];
+  /**
+   * The agent's last plan of the turn, without unknown fields. At most its first 1,000 entries, whose texts together take at most
+   * 256 KiB. Undefined if the agent sent none.
+   */
+  readonly plan: Plan | undefined;
+  /**
+   * The cost of the turn: as the agent reported it, or the price of its tokens by the option `prices`. Undefined if neither is known,
+   * or if the agent reported several currencies.
+   */
+  readonly cost: Cost | undefined;
 
   /** For the error of {@link raiseForStatus}: why the turn was cancelled, if a signal says so. */
   readonly #cancelled: ErrorOptions | undefined;
 
   /** @internal */
   constructor(fields: ResultFields, cancelled?: ErrorOptions) {
-    const { status, stop_reason, steps, text, usage, tool_calls, rejected, handler_failures, output } = fields;
+    const { status, stop_reason, steps, text, usage, tool_calls, rejected, handler_failures, plan, cost, output } = fields;
     this.#cancelled = cancelled;
     this.status = status;
     this.stopReason = stop_reason;
@@ -131,6 +143,8 @@ export class PromptResult<Value = unknown> {
     this.toolCalls = tool_calls;
     this.rejected = rejected;
     this.handlerFailures = handler_failures;
+    this.plan = plan;
+    this.cost = cost;
   }
 
   /**

@@ -420,8 +420,29 @@ export interface ScriptObject {
   questions?: boolean | undefined;
   /** Whether the agent asks by a form, which has all questions, if it speaks ACP. Default: true. */
   forms?: boolean | undefined;
+  /** Whether the agent takes the content of resources in a prompt, if it speaks ACP. Default: true. */
+  embedded_context?: boolean | undefined;
   /** Whether the agent writes the files that Kimi Code writes about turns, if it speaks ACP. Default: false. */
   session_files?: boolean | undefined;
+  /** The number of sessions in a page of their list, if the agent speaks ACP. Default: all sessions are one page. */
+  sessions_per_page?: number | undefined;
+  /** The login of the agent, if it speaks ACP. Default: sessions need none. */
+  login?:
+    | {
+        /** Whether sessions need a login. Default: `true`. */
+        required?: boolean | undefined;
+        /** The ways in the handshake: the members of ACP. Of `variables`, which are not sent, one must be set for the login. */
+        methods?:
+          | readonly {
+              /** The id of the way. */
+              id: string;
+              /** The variables of which one must be set. */
+              variables?: readonly string[] | undefined;
+              [member: string]: unknown;
+            }[]
+          | undefined;
+      }
+    | undefined;
   /** Whether the agent ignores what it does not understand, instead of refusing it. Default: decided by the release. */
   silent_errors?: boolean | undefined;
   /** Whether the agent reads nothing during a turn. Default: only with `wire: "legacy"`. */

@@ -10,7 +10,7 @@ import { contentJson, type UserInput } from "./content.js";
 import { atCaller, callNative, type Entry, type KimiAgentError, laterAtCaller } from "./errors.js";
 import { FailedTurn } from "./failed-turn.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./handler-types.js";
-import { decisionJson, Handlers } from "./handlers.js";
+import { givenAnswerJson, Handlers } from "./handlers.js";
 import { hintAt } from "./hints.js";
 import { showAs } from "./inspect.js";
 import { requestReference, type RequestReference, type Usage, withTotal } from "./messages.js";
@@ -424,7 +424,7 @@ export class Session<Value = unknown> implements AsyncDisposable {
    */
   respond(request: RequestReference<"QuestionRequest">, answer: QuestionAnswer): Promise<void>;
   async respond(request: RequestReference, answer: ApprovalAnswer | QuestionAnswer): Promise<void> {
-    const begin = (): number => this.#native.respond(...requestReference(request), decisionJson(answer));
+    const begin = (): number => this.#native.respond(...requestReference(request), givenAnswerJson(answer));
     await this.#bridge.run([this, "respond"], begin, this);
   }
 

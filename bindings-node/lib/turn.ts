@@ -8,7 +8,7 @@ import { contentJson, type UserInput } from "./content.js";
 import { callSite, OutputInvalid } from "./errors.js";
 import { FailedTurn, type TurnHandle } from "./failed-turn.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./handler-types.js";
-import { decisionJson, servingJob } from "./handlers.js";
+import { givenAnswerJson, servingJob } from "./handlers.js";
 import type { OutputCheck } from "./output.js";
 import { requestReference, type RequestReference, type Usage, withTotal } from "./messages.js";
 import { parseMessages } from "./parse.js";
@@ -22,15 +22,22 @@ import type { Event, TokenUsage } from "./wire.js";
 /** Taken when the module is loaded, so that fake timers of a test do not stop a turn. */
 const defer = setImmediate;
 
-/** The next piece of the answer's text. */
-async function nextText(reader: Reader, loop: object): Promise<IteratorResult<string, undefined>> {
-  for (;;) {
-    const { done, value: event } = await reader.nextEvent(loop);
-    if (done) return { done, value: undefined };
-    if (event.type === "ContentPart" && event.payload.type === "text" && event.payload.text !== "") {
-      return { done: false, value: event.payload.text };
+/** Makes the function for the next piece of the answer's text. A blank line is between two messages of one step. */
+function nextText(): (reader: Reader, loop: object) => Promise<IteratorResult<string, undefined>> {
+  let last: string | undefined;
+  return async (reader, loop) => {
+    for (;;) {
+      const { done, value: event } = await reader.nextEvent(loop);
+      if (done) return { done, value: undefined };
+      if (event.type === "StepBegin") last = undefined;
+      if (event.type === "ContentPart" && event.payload.type === "text" && event.payload.text !== "") {
+        const { text, message_id: message } = event.payload;
+        const isNext = message !== undefined && last !== undefined && message !== last;
+        last = message ?? last;
+        return { done: false, value: isNext ? `\n\n${text}` : text };
+      }
     }
-  }
+  };
 }
 
 /** The state that outlives a collected turn or replay. It must not refer to the turn. */
@@ -174,7 +181,8 @@ export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, Asyn
   }
 
   /**
-   * Iterates over the pieces of the answer's text: strings that are not empty, without thoughts and without text of subagents.
+   * Iterates over the pieces of the answer's text: strings that are not empty, without thoughts and without text of subagents. If
+   * the agent names its messages, a blank line is between two messages of one step.
    * It reads the turn by event, as a loop over the turn does.
    *
    * @example
@@ -183,7 +191,7 @@ export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, Asyn
    * ```
    */
   get textStream(): AsyncIterableIterator<string> {
-    return new EventIterator(this.#reader, this, nextText);
+    return new EventIterator(this.#reader, this, nextText());
   }
 
   /**
@@ -331,7 +339,7 @@ export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, Asyn
    */
   respond(request: RequestReference<"QuestionRequest">, answer: QuestionAnswer): Promise<void>;
   async respond(request: RequestReference, answer: ApprovalAnswer | QuestionAnswer): Promise<void> {
-    const begin = (): number => this.#native.respond(...requestReference(request), decisionJson(answer));
+    const begin = (): number => this.#native.respond(...requestReference(request), givenAnswerJson(answer));
     await this.#bridge.run([this, "respond"], begin, this);
   }
 
@@ -484,6 +492,8 @@ hintAt(Turn, {
   toolCalls: `${OF_RESULT}, then \`result.toolCalls\``,
   rejected: `${OF_RESULT}, then \`result.rejected\``,
   handlerFailures: `${OF_RESULT}, then \`result.handlerFailures\``,
+  plan: `${OF_RESULT}, then \`result.plan\``,
+  cost: `${OF_RESULT}, then \`result.cost\``,
   raiseForStatus: `${OF_RESULT}, then \`result.raiseForStatus()\``,
 });
 hintAt(Replay, { events: OF_EVENTS, messages: OF_EVENTS, result: OF_EVENTS, text: OF_EVENTS });

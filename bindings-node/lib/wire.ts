@@ -37,6 +37,8 @@ export interface TextPart {
   readonly type: "text";
   /** The text. */
   readonly text: string;
+  /** The id of the message that the part belongs to, if the agent sends it. */
+  readonly message_id?: string | undefined;
   /** Over ACP what the agent adds in `_meta`. Of a result: what the updates of its tool call add. */
   readonly _meta?: JsonObject | undefined;
 }
@@ -49,6 +51,8 @@ export interface ThinkPart {
   readonly think: string;
   /** Its encrypted form or signature, if the provider sends one. */
   readonly encrypted?: string | undefined;
+  /** The id of the message that the part belongs to, if the agent sends it. */
+  readonly message_id?: string | undefined;
   /** Over ACP what the agent adds in `_meta`. Of a result: what the updates of its tool call add. */
   readonly _meta?: JsonObject | undefined;
 }
@@ -87,6 +91,28 @@ export interface MediaURL {
   readonly url: string;
   /** An identifier that distinguishes several media of one kind, if the agent sends one. */
   readonly id?: string | undefined;
+}
+
+/** A resource: a file, or anything else with an address. Its content is `text` or `data`; without both it is a link. */
+export interface ResourcePart {
+  /** The tag that tells this type apart. */
+  readonly type: "resource";
+  /** The address: a URL such as `file:///srv/app/main.py`, or another URI. */
+  readonly uri: string;
+  /**
+   * The name of the file, if the resource is one. An agent that takes no texts of resources gets a link to such a part.
+   */
+  readonly name?: string | undefined;
+  /** The content, if it is text. */
+  readonly text?: string | undefined;
+  /** The content in base64, if it is not text. */
+  readonly data?: string | undefined;
+  /** The media type, for example `text/markdown`. */
+  readonly mime_type?: string | undefined;
+  /** The size of the file in bytes, if the resource is a file. */
+  readonly size?: number | undefined;
+  /** Over ACP what the agent adds in `_meta`. Of a result: what the updates of its tool call add. */
+  readonly _meta?: JsonObject | undefined;
 }
 
 /**
@@ -251,8 +277,20 @@ export interface StatusUpdate {
   readonly plan_mode?: boolean | undefined;
   /** The state of the MCP servers. Since Wire 1.5. */
   readonly mcp_status?: MCPStatus | undefined;
+  /** The cost of the session so far. */
+  readonly cost?: Cost | undefined;
   /** Over ACP what the agent adds in `_meta`. Of a result: what the updates of its tool call add. */
   readonly _meta?: JsonObject | undefined;
+}
+
+/** An amount of money. */
+export interface Cost {
+  /** The amount. */
+  readonly amount: number;
+  /** The currency, for example `USD`, or another unit that the agent counts in, for example `credits`. */
+  readonly currency: string;
+  /** The origin of the amount: the agent (`reported`), or tokens times the option `prices` (`estimated`). */
+  readonly source: "reported" | "estimated" | UnknownWord;
 }
 
 /** Numbers of tokens that were used. Since Wire 1.0. */
@@ -319,8 +357,31 @@ export interface Notification {
 export interface PlanDisplay {
   /** The plan, in Markdown. */
   readonly content: string;
-  /** The path of the file with the plan. */
+  /** The path of the file with the plan. Empty if there is no file. */
   readonly file_path: string;
+}
+
+/**
+ * The agent's plan. It replaces the plan before it. The SDK makes it of a to-do list that a tool shows over Wire. Since
+ * Wire 1.0.
+ */
+export interface Plan {
+  /** The entries, in order. */
+  readonly entries: readonly PlanEntry[];
+  /** The id of the plan, if the agent names one. A plan replaces only the plan with the same id. */
+  readonly plan_id?: string | undefined;
+  /** Whether the agent has removed the plan. It has no entries then. */
+  readonly removed?: boolean | undefined;
+}
+
+/** An entry of a plan. Since Wire 1.0. */
+export interface PlanEntry {
+  /** The text of the entry, for example `Write tests`. */
+  readonly content: string;
+  /** The progress of the entry. */
+  readonly status: "pending" | "in_progress" | "completed" | UnknownWord;
+  /** The importance of the entry, if the agent names it. */
+  readonly priority?: "high" | "medium" | "low" | UnknownWord | undefined;
 }
 
 /** Hooks are running. Since Wire 1.8. */
@@ -728,6 +789,7 @@ export type ContentPart =
   | ImageURLPart
   | AudioURLPart
   | VideoURLPart
+  | ResourcePart
   | UnknownContentPart;
 
 /** A block for display. */
@@ -767,6 +829,8 @@ export interface EventPayloads {
   Notification: Notification;
   /** The agent shows a plan. */
   PlanDisplay: PlanDisplay;
+  /** The agent's plan. It replaces the plan before it. The SDK makes it of a to-do list that a tool shows over Wire. */
+  Plan: Plan;
   /** Hooks are running. */
   HookTriggered: HookTriggered;
   /** Hooks have run. */

@@ -63,8 +63,20 @@ impl NativeAgent {
 
     /// A ticket for the sessions that the agent keeps, as JSON.
     #[napi(catch_unwind)]
-    pub fn list_sessions(&self, work_dir: Option<String>) -> f64 {
-        self.agent.list_sessions(work_dir.map(Into::into)) as f64
+    pub fn list_sessions(&self, work_dir: Option<String>, archived: bool) -> f64 {
+        self.agent.list_sessions(work_dir.map(Into::into), archived) as f64
+    }
+
+    /// A ticket for the title that a session then has, as JSON.
+    #[napi(catch_unwind)]
+    pub fn rename_session(&self, session_id: String, title: String) -> f64 {
+        self.agent.rename_session(session_id, title) as f64
+    }
+
+    /// A ticket for the archiving of a session, or for its return.
+    #[napi(catch_unwind)]
+    pub fn archive_session(&self, session_id: String, archived: bool) -> f64 {
+        self.agent.archive_session(session_id, archived) as f64
     }
 
     /// A ticket for the deletion of a session that the agent keeps.

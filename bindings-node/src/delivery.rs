@@ -154,6 +154,7 @@ fn reply_json(reply: Reply) -> Result<Option<String>, Error> {
         Reply::Nothing => return Ok(None),
         Reply::Outcome(result) => to_json(&result),
         Reply::Sessions(sessions) => to_json(&sessions),
+        Reply::Text(text) => to_json(&text),
         // Delivered with its error.
         Reply::JobResult(_) => return Ok(None),
     };

@@ -1,6 +1,6 @@
 //! The core's errors for JavaScript: a typed object, thrown or as part of another value.
 
-use kimi_agent::Error;
+use kimi_agent::{Error, printable};
 use kimi_agent_bridge::{Naming, error_text, spelled};
 use napi::Env;
 use napi::bindgen_prelude::JsValue;
@@ -39,6 +39,8 @@ pub struct NativeError {
     pub status: Option<u16>,
     /// Of an error of the model's service: the seconds until the next attempt.
     pub retry_after: Option<f64>,
+    /// Of `auth_expired`: the ways to log in, as JSON.
+    pub methods_json: Option<String>,
     /// Of an error that ended a turn: the result of the turn up to its end, as JSON.
     pub result_json: Option<String>,
 }
@@ -102,6 +104,7 @@ impl From<&Error> for NativeError {
             output: None,
             status: None,
             retry_after: None,
+            methods_json: None,
             result_json: match error {
                 Error::BudgetExceeded(_) | Error::OutputInvalid(_) => None,
                 _ => error.result().map(to_json),
@@ -134,10 +137,11 @@ impl From<&Error> for NativeError {
             Error::Rpc(answer) => {
                 native.status = answer.status();
                 native.retry_after = answer.retry_after().map(|delay| delay.as_secs_f64());
-                native.message = answer.message;
+                native.methods_json = (!answer.methods.is_empty()).then(|| to_json(&answer.methods));
+                native.message = printable(&answer.message).into_owned();
                 native.rpc_code = answer.rpc_code;
                 native.data = answer.data.map(|data| data.to_value().to_string());
-                native.hint = answer.hint;
+                native.hint = answer.hint.map(Into::into);
             }
             _ => {}
         }

@@ -106,6 +106,24 @@ pub fn image_bytes_json(env: &Env, bytes: Uint8Array) -> napi::Result<String> {
     ContentPart::image_bytes(&*bytes).map(|part| to_json(&part)).or_throw(env)
 }
 
+/// Makes a content part from a file. Returns JSON.
+#[napi(catch_unwind)]
+pub fn file_part_json(env: &Env, path: String) -> napi::Result<String> {
+    ContentPart::file(path).map(|part| to_json(&part)).or_throw(env)
+}
+
+/// Makes a content part from an address, and a text or bytes. Returns JSON.
+#[napi(catch_unwind)]
+pub fn resource_part_json(
+    env: &Env,
+    uri: String,
+    text: Option<String>,
+    data: Option<Uint8Array>,
+    mime_type: Option<String>,
+) -> napi::Result<String> {
+    kimi_agent_bridge::resource_part(uri, text, data.as_deref(), mime_type).map(|part| to_json(&part)).or_throw(env)
+}
+
 /// Reads a policy: JSON of the name of a preset, of a path, or of a mapping. Returns JSON with the policy and its warnings.
 #[napi(catch_unwind)]
 pub fn read_policy_json(env: &Env, given: String) -> napi::Result<String> {

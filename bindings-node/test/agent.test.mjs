@@ -101,7 +101,7 @@ describe("an agent that speaks ACP", { timeout: 120_000 }, () => {
 
   test("lists, resumes and forks sessions", async () => {
     const agent = await openAgent(acp);
-    const old = { id: "old", workDir: "/srv", title: "An old one", updatedAt: null };
+    const old = { id: "old", workDir: "/srv", title: "An old one", updatedAt: null, archived: null };
     assert.deepEqual(await agent.listSessions(), [old]);
     assert.deepEqual(await agent.listSessions({ workDir: folder }), [{ ...old, workDir: folder }]);
     const [resumed, fork] = [await agent.resume("old"), await agent.fork("old")];

@@ -18,7 +18,9 @@ import {
   hook,
   InvalidOption,
   openAgent,
+  output,
   prompt,
+  reject,
   Replay,
   runBatch,
   Session,
@@ -79,13 +81,13 @@ test("values without a JSON form are refused at any depth", async () => {
 });
 
 test("tool results whose content JSON would lose are failures", async () => {
-  const results = { map: new Map([["a", 1]]), set: new Set([1]), error: new Error("no"), nested: { found: [new Map()] }, date: new Date(0) };
+  const results = { map: new Map([["a", 1]]), set: new Set([1]), error: new Error("no"), nested: { found: [new Map()] }, nan: NaN, infinite: [Infinity], date: new Date(0) };
   const tools = Object.entries(results).map(([name, value]) => tool({ name, description: name, parameters, handler: () => value }));
   const script = [[...tools.map(({ name }) => ({ external_tool: { name, arguments: {} } })), { text: "done" }]];
   await withSession(script, { tools }, async (session) => {
     const failed = [];
     for await (const { type, payload } of session.prompt("go")) if (type === "ToolResult") failed.push(payload.return_value.is_error);
-    assert.deepEqual(failed, [true, true, true, true, false]);
+    assert.deepEqual(failed, [true, true, true, true, true, true, false]);
   });
 });
 
@@ -224,4 +226,28 @@ test("a batch fails at the loop of the program", async () => {
     for await (const result of runBatch([{ prompt: "a", key: "x" }, { prompt: "b", key: "x" }], { executable: scriptedAgent(HELLO) })) assert.ok(result);
   }
   await assert.rejects(myLoop, (error) => /^InvalidOption: [^\n]*\n {4}at .*myLoop/.test(error.stack));
+});
+
+test("an answer without a JSON form is refused, and the request still waits", () =>
+  withSession([[{ question: { questions: [{ question: "Which?", header: "", options: ["A", "B"] }] } }, { text: "{{last.answers.Which?}}" }]], { onQuestion: "manual" }, async (session) => {
+    const turn = session.prompt("go");
+    for await (const event of turn) {
+      if (event.type !== "QuestionRequest") continue;
+      const text = /^invalid option `answer`: got a Map, whose content JSON would lose; .*Object\.fromEntries/;
+      await assert.rejects(turn.respond(event, new Map()), (error) => error instanceof InvalidOption && text.test(error.message));
+      await turn.respond(event, { "Which?": "B" });
+    }
+    assert.equal((await turn.result()).text, "B");
+  }));
+
+test("a rejection without its text is a failure that says what to write", () =>
+  withSession([[{ tool_call: { name: "Shell", approve: true } }]], { onApproval: () => reject() }, async (session) => {
+    const { handlerFailures } = await session.prompt("go").result();
+    assert.match(handlerFailures[0].message, /a Reject needs the text that the model reads, got nothing; .*answer "reject"/);
+  }));
+
+test("output without a schema is refused", () => {
+  for (const wrong of [undefined, 5, "Review"]) {
+    assert.throws(() => output(wrong), (error) => error instanceof InvalidOption && /expects a zod schema or a JSON Schema; got/.test(error.message));
+  }
 });

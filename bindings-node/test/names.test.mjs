@@ -88,7 +88,7 @@ describe("at run time", () => {
   after(() => Promise.all([objects.Session.close(), objects.Agent.close()]));
 
   // Objects that programs pass in, and messages: the types test looks at their members.
-  const onlyMembers = ["SessionOptions", "SessionInfo", "PromptOptions", "CloseOptions", "ApprovalRequest", "ToolResult", "ToolContext"];
+  const onlyMembers = ["SessionOptions", "SessionInfo", "AuthMethod", "PromptOptions", "CloseOptions", "ApprovalRequest", "ToolResult", "ToolContext"];
 
   test("the members are there", () => {
     const missing = members.filter((name) => {

@@ -114,5 +114,5 @@ test("wrong paths are refused", async () => {
     assert.ok(error instanceof InvalidOption);
     return /^invalid option `record`: can't write /.test(error.message);
   });
-  await assert.rejects(createSession({ executable, redact: ["("] }), /`redact`: item 1: .* is not a regular expression/);
+  await assert.rejects(createSession({ executable, redact: ["("] }), /`redact`: redact\[0\]: .* is not a regular expression/);
 });

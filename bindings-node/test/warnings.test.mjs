@@ -92,6 +92,50 @@ test("failed onProgress causes one warning with its stack", async () => {
   assert.match(detail, /^Error: no disk\n\s+at report/);
 });
 
+test("failed onStderr causes one warning with its stack", async () => {
+  const { status, stdout, stderr } = await run(`
+    const warnings = [];
+    process.on("warning", ({ code, message, detail }) => warnings.push({ code, message, detail }));
+    let failed;
+    const twice = new Promise((resolve) => (failed = resolve));
+    let lines = 0;
+    const onStderr = function lost() { if ((lines += 1) === 2) failed(); throw new Error("no disk"); };
+    const session = await createSession({ executable: scriptedAgent([[{ stderr: "a\\nb" }, { text: "x" }]]), onStderr });
+    await session.prompt("hi").result();
+    await twice;
+    await session.close();
+    await new Promise((resolve) => setImmediate(resolve));
+    console.log(JSON.stringify(warnings));
+  `, ["--no-warnings"]);
+  assert.equal(status, 0, stderr);
+  const [{ code, message, detail }, ...others] = JSON.parse(stdout);
+  assert.deepEqual(others, []);
+  assert.equal(code, "KIMI_AGENT_HANDLER");
+  assert.match(message, /^a handler failed; it gets the next line\..* handler="stderr" error="no disk"$/);
+  assert.match(detail, /^Error: no disk\n\s+at .*lost/);
+});
+
+test("failing logger causes one warning", async () => {
+  const [warning, ...others] = await warningsOf(THROWS, { before: 'setLogger(() => { throw new Error("full"); }, "trace");', times: 2 });
+  assert.deepEqual(others, []);
+  assert.deepEqual([warning.code, warning.message], ["KIMI_AGENT_LOGGER", "the logger of kimi-agent failed: Error: full"]);
+});
+
+test("one-shot prompt warns about its handlers", async () => {
+  const { status, stdout, stderr } = await run(`
+    const warnings = [];
+    process.on("warning", ({ message }) => warnings.push(message));
+    for (const onApproval of [undefined, () => true]) await prompt("hi", { executable: scriptedAgent(${ASKING}), onApproval }).result();
+    await new Promise((resolve) => setImmediate(resolve));
+    console.log(JSON.stringify(warnings));
+  `, ["--no-warnings"]);
+  assert.equal(status, 0, stderr);
+  const [missing, failed, ...others] = JSON.parse(stdout);
+  assert.deepEqual(others, []);
+  assert.match(missing, /set `onApproval`/);
+  assert.match(failed, /the handler returned true/);
+});
+
 test("wrong result of a handler causes a warning", async () => {
   const [warning, ...others] = await warningsOf('{ onApproval: () => "yes" }');
   assert.deepEqual(others, []);

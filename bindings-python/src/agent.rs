@@ -61,9 +61,17 @@ impl PyAgent {
         })
     }
 
-    #[pyo3(signature = (work_dir))]
-    fn list_sessions(&self, work_dir: Option<PathBuf>) -> PyResult<u64> {
-        crate::guarded(|| Ok(self.agent.list_sessions(work_dir)))
+    #[pyo3(signature = (work_dir, archived))]
+    fn list_sessions(&self, work_dir: Option<PathBuf>, archived: bool) -> PyResult<u64> {
+        crate::guarded(|| Ok(self.agent.list_sessions(work_dir, archived)))
+    }
+
+    fn rename_session(&self, session_id: String, title: String) -> PyResult<u64> {
+        crate::guarded(|| Ok(self.agent.rename_session(session_id, title)))
+    }
+
+    fn archive_session(&self, session_id: String, archived: bool) -> PyResult<u64> {
+        crate::guarded(|| Ok(self.agent.archive_session(session_id, archived)))
     }
 
     fn delete_session(&self, session_id: String) -> PyResult<u64> {

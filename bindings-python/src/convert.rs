@@ -41,7 +41,7 @@ fn texts_to_py<'py>(py: Python<'py>, run: &TextRun) -> PyResult<Bound<'py, PyLis
 
 /// An event as an object of its class.
 pub(crate) fn event_to_py<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyAny>> {
-    if let Event::ContentPart(ContentPart::Text(TextPart { text, extra })) = event
+    if let Event::ContentPart(ContentPart::Text(TextPart { text, message_id: None, extra })) = event
         && extra.is_empty()
     {
         return Classes::get(py)?.text_part(text_to_py(py, text)?);
@@ -273,5 +273,7 @@ pub(crate) fn outcome_to_py<'py>(py: Python<'py>, result: &PromptResult) -> PyRe
         failures.append(fields)?;
     }
     outcome.set_item("handler_failures", failures)?;
+    outcome.set_item("plan", result.plan.as_ref().map(|plan| message_to_py(py, plan)).transpose()?)?;
+    outcome.set_item("cost", result.cost.as_ref().map(|cost| message_to_py(py, cost)).transpose()?)?;
     Ok(outcome)
 }

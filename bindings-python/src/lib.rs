@@ -147,6 +147,24 @@ fn image_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>
     crate::guarded(|| content_part(py, py.detach(|| ContentPart::image_bytes(bytes))))
 }
 
+/// A part from a file.
+#[pyfunction]
+fn file_part(py: Python<'_>, path: std::path::PathBuf) -> PyResult<Bound<'_, PyAny>> {
+    crate::guarded(|| content_part(py, py.detach(|| ContentPart::file(path))))
+}
+
+/// A part from an address, and a text or bytes.
+#[pyfunction]
+fn resource_part<'py>(
+    py: Python<'py>,
+    uri: String,
+    text: Option<String>,
+    data: Option<&[u8]>,
+    mime_type: Option<String>,
+) -> PyResult<Bound<'py, PyAny>> {
+    crate::guarded(|| content_part(py, py.detach(|| bridge::resource_part(uri, text, data, mime_type))))
+}
+
 fn content_part(py: Python<'_>, made: Result<ContentPart, Error>) -> PyResult<Bound<'_, PyAny>> {
     let part = made.map_err(|error| raise(py, &error))?;
     convert::event_to_py(py, &Event::ContentPart(part))
@@ -320,6 +338,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check_policy, module)?)?;
     module.add_function(wrap_pyfunction!(image_file, module)?)?;
     module.add_function(wrap_pyfunction!(image_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(file_part, module)?)?;
+    module.add_function(wrap_pyfunction!(resource_part, module)?)?;
     module.add_function(wrap_pyfunction!(run_command, module)?)?;
     module.add_function(wrap_pyfunction!(run_scripted_agent, module)?)?;
     module.add_function(wrap_pyfunction!(check_batch_names, module)?)?;

@@ -132,6 +132,9 @@ fn delivery_to_py(py: Python<'_>, delivery: Delivery) -> PyResult<Option<Bound<'
             let sessions = serde_json::to_value(sessions).unwrap_or_default();
             ("done", ticket, json_to_py(py, &sessions)?, py.None()).into_bound_py_any(py)?
         }
+        Delivery::Done { ticket, outcome: Ok(Reply::Text(text)) } => {
+            ("done", ticket, text, py.None()).into_bound_py_any(py)?
+        }
         Delivery::Done { ticket, outcome: Ok(Reply::JobResult(result)) } => {
             let result = result.map(|result| job_result_to_py(py, &result)).transpose()?;
             ("done", ticket, result, py.None()).into_bound_py_any(py)?

@@ -16,6 +16,7 @@ import pytest
 from kimi_agent import (
     Agent,
     AgentExited,
+    AgentSessionOptions,
     InvalidOption,
     ProtocolError,
     Session,
@@ -186,3 +187,30 @@ def test_blocking_sessions_share_process(tmp_path: Path) -> None:
         assert [session.id for session in agent.list_sessions()] == ["old"]
         with agent.resume("old") as resumed, agent.fork("old") as fork:
             assert (resumed.id, fork.id) == ("old", "s3")
+
+
+async def test_stored_session_without_an_id_is_refused() -> None:
+    script: Any = {"wire": "acp", "turns": [[{"text": "Hello"}]]}
+    async with open_agent(executable=scripted_agent(script), dialect="acp") as agent:
+        anything: Any = agent
+        for call in ("resume", "fork", "delete_session", "archive_session", "unarchive_session"):
+            for wrong in (None, "", 5):
+                with pytest.raises(InvalidOption, match=rf"`{call}` needs the id of a session as text, got ") as caught:
+                    await getattr(anything, call)(wrong)
+                assert caught.value.option == "session_id"
+        with pytest.raises(InvalidOption, match="invalid option `title`: expected text, got None"):
+            await anything.rename_session("a", None)
+
+
+async def test_closed_agent_says_that_it_is_closed() -> None:
+    agent = await open_agent(executable=scripted_agent([[{"text": "Hello"}]]))
+    await agent.close()
+    with pytest.raises(SessionClosed, match=r"^the agent is closed; open another agent, and pass `session_id`"):
+        await agent.create_session()
+
+
+async def test_type_of_agent_session_options() -> None:
+    options: AgentSessionOptions = {"turn_timeout": 60, "on_approval": lambda request: "approve"}
+    executable = scripted_agent([[{"text": "Hello"}]])
+    async with open_agent(executable=executable) as agent, agent.create_session(**options) as session:
+        assert (await session.prompt("Hi")).text == "Hello"

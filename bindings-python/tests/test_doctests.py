@@ -62,6 +62,11 @@ SCRIPTS: dict[str, Any] = {
     "LlmNotSupported": fail(-32002),
     "LlmServiceError": fail(-32003),
     "AuthExpired": fail(-32004),
+    "AuthMethod": {
+        "wire": "acp",
+        "login": {"required": False, "methods": [{"id": "api-key", "name": "API Key"}]},
+        "turns": fail(-32004),
+    },
     "ContextTooLong": fail(-32003, "prompt is too long"),
     "AnswerTruncated": {"wire": "acp", "turns": [{"actions": [{"text": "Once upon a"}], "status": "truncated"}]},
     "AnswerRefused": {"wire": "acp", "turns": [{"actions": [], "status": "refused"}]},
@@ -74,7 +79,9 @@ SCRIPTS: dict[str, Any] = {
     "Session.undo": {"wire": "kimi-web", "turns": FRIENDLY},
     "Agent.fork": ACP,
     "Agent.list_sessions": ACP,
-    "Agent.delete_session": ACP,
+    **dict.fromkeys(
+        ("Agent.delete_session", "Agent.rename_session", "Agent.archive_session", "Agent.unarchive_session"), ACP
+    ),
     "ToolCallRecord": [[{"tool_call": {"name": "Shell", "arguments": {"command": "ls"}, "result": "README.md"}}]],
     "RejectedApproval": ASKING,
     "HandlerFailure": ASKING,
@@ -137,6 +144,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Cassettes record nothing by default if it is set.
     monkeypatch.delenv("CI", raising=False)
     (tmp_path / "screenshot.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    (tmp_path / "parser.py").write_text("# Parses\n", "utf-8")
 
 
 def names_of(test: doctest.DocTest, api: Any) -> dict[str, Any]:

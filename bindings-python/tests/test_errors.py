@@ -101,10 +101,20 @@ ERRORS: list[tuple[KimiAgentError, str]] = [
 ]
 
 
+def test_login_error_keeps_methods() -> None:
+    method = {"id": "api-key", "name": "API Key", "description": None, "kind": "agent"}
+    error = from_native("auth_expired", "log in", {"message": "log in", "rpc_code": -32000, "methods": [method]})
+    for each in (error, pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert isinstance(each, kimi_agent.AuthExpired)
+        assert each.methods == (kimi_agent.AuthMethod(id="api-key", name="API Key", description=None, kind="agent"),)
+    assert kimi_agent.AuthExpired("log in").methods == ()
+
+
 def test_service_error_keeps_status_and_result() -> None:
     usage = TokenUsage(0, 0, 0, 0)
-    lists: dict[str, Any] = {"tool_calls": [], "rejected": [], "handler_failures": [], "output": None}
-    result = {"status": "cancelled", "stop_reason": None, "steps": 1, "text": "half", "usage": usage, **lists}
+    lists: dict[str, Any] = {"tool_calls": [], "rejected": [], "handler_failures": [], "output": None, "plan": None}
+    ended = {"status": "cancelled", "stop_reason": None, "steps": 1, "text": "half", "usage": usage, "cost": None}
+    result = {**ended, **lists}
     fields = {"message": "slow down", "rpc_code": 429, "status": 429, "retry_after": 7.0, "result": result}
     error = from_native("llm_service_error", "slow down (429)", fields)
     for each in (error, pickle.loads(pickle.dumps(error)), copy.copy(error)):

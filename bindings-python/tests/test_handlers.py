@@ -29,8 +29,10 @@ from kimi_agent import (
     ToolResult,
     ToolReturnValue,
     UnknownEvent,
+    prompt,
     tool,
 )
+from kimi_agent.testing import scripted_agent
 
 ASKS: list[dict[str, Any]] = [
     {
@@ -354,7 +356,8 @@ async def test_failing_observer_is_logged(caplog: pytest.LogCaptureFixture) -> N
         await session.prompt("Go").result()
         # The next one comes all the same.
         assert await eventually(lambda: len(outside) == 2)
-    assert "on_event failed" in caplog.text
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert warnings == ["on_event failed. Further failures are logged at the level DEBUG"]
 
 
 async def test_cancelled_turn_cancels_its_handlers() -> None:
@@ -453,3 +456,13 @@ async def test_requests_in_stream() -> None:
     async with open_session(CALLS, tools=[lookup(lambda arguments: "ok")]) as session:
         events = await collect(session.prompt("Go"))
     assert sum(isinstance(event, ToolCallRequest) for event in events) == 1
+
+
+async def test_log_of_one_shot_prompt(caplog: pytest.LogCaptureFixture) -> None:
+    asks: Any = [[{"tool_call": {"name": "Shell", "approve": True, "result": "x"}}]]
+    await prompt("Hi", executable=scripted_agent(asks))
+    assert "rejected because no handler answers: set `on_approval`" in caplog.text
+    caplog.clear()
+    wrong: Any = lambda request: True  # noqa: E731
+    await prompt("Hi", executable=scripted_agent(asks), on_approval=wrong)
+    assert "the handler returned true" in caplog.text

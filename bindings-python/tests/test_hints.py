@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import inspect
+from collections.abc import AsyncIterable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -79,3 +82,36 @@ async def test_path_as_image_url_names_image() -> None:
     async with create_session(executable=scripted_agent(HELLO)) as session:
         with pytest.raises(InvalidOption, match=r'not a URL: "picture\.png"; .*`image\(path\)`'):
             await session.prompt(["What is this?", part])
+
+
+async def test_text_and_steps_of_a_turn_name_the_loop() -> None:
+    async with create_session(executable=scripted_agent(HELLO)) as session:
+        turn: Any = session.prompt("Say hello")
+        for reader, name in ((turn.text_stream, "text_stream"), (turn.steps, "steps")):
+            with pytest.raises(TypeError, match="is read with `async for`"):
+                list(reader)
+            with pytest.raises(TypeError, match=rf"`{name}` is a property: write `turn\.{name}` without parentheses"):
+                reader()
+        with pytest.raises(TypeError, match="a Turn is entered with `async with`"), turn:
+            pass
+        assert (await turn).text == "Hello"
+
+
+def test_blocking_objects_are_not_asynchronous() -> None:
+    # Web frameworks and helpers of asyncio choose by these checks.
+    session: Any = sync.create_session(executable=scripted_agent(HELLO))
+    turn = session.prompt("Say hello")
+    for holder in (session, turn, turn.text_stream, turn.steps):
+        assert not inspect.isawaitable(holder)
+        assert not isinstance(holder, AsyncIterable | AbstractAsyncContextManager)
+    assert turn.result().text == "Hello"
+    session.close()
+
+
+async def test_wrong_attributes_of_session() -> None:
+    async with create_session(executable=scripted_agent(HELLO)) as session:
+        anything: Any = session
+        with pytest.raises(AttributeError, match=r"it is `session\.id`"):
+            _ = anything.session_id
+        with pytest.raises(AttributeError, match=r"`result = await session\.prompt\(…\)\.result\(\)`"):
+            anything.result()

@@ -49,7 +49,7 @@ def test_unusable_image_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [None, 5, ["picture.png"]])
 def test_image_of_wrong_type_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidOption, match="image: expected the path of a file or its bytes, got"):
+    with pytest.raises(InvalidOption, match="`image`: expected the path of a file or its bytes, got"):
         image(value)
 
 

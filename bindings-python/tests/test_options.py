@@ -27,7 +27,8 @@ NAMES = """
     max_steps_per_turn max_retries_per_step policy enforce on_approval on_question on_read_file on_write_file
     on_terminal hooks on_event on_stderr client_name client_version record redact session_budget output telemetry
     extra_args read_session_files dialect handshake_timeout cancel_timeout close_timeout idle_timeout turn_timeout
-    max_line_bytes event_buffer_bytes inherit_env system_prompt additional_directories agent_meta
+    max_line_bytes event_buffer_bytes inherit_env system_prompt additional_directories agent_meta auth
+    place prices
 """
 PARTS = {"is_error": False, "output": [{"type": "text", "text": "a"}], "message": "", "display": []}
 
@@ -148,7 +149,7 @@ def test_hooks() -> None:
     hook = Hook("Stop", None, print)
     assert (hook.event, hook.matcher, hook.handler, hook.timeout, hook.on_error) == ("Stop", None, print, None, "allow")
     assert repr(Hook("PreToolUse", "Shell", print)) == "Hook('PreToolUse', 'Shell')"
-    with pytest.raises(InvalidOption, match="hooks: the handler of 'Stop' is not a function: 3"):
+    with pytest.raises(InvalidOption, match="invalid option `hooks`: the handler of 'Stop' is not a function: 3"):
         Hook("Stop", None, typing.cast(Any, 3))
 
 
@@ -175,7 +176,7 @@ def test_wrong_input_is_named() -> None:
     ):
         encode_input(typing.cast(Any, ["a", kimi_agent.StepBegin(1)]))
     for content in (pathlib.Path("p.png"), ["a", pathlib.Path("p.png")]):
-        with pytest.raises(InvalidOption, match=r"pass an image as `kimi_agent\.image\(path\)`"):
+        with pytest.raises(InvalidOption, match=r"or an image as `kimi_agent\.image\(path\)`"):
             encode_input(typing.cast(Any, content))
 
 

@@ -159,3 +159,9 @@ def test_warnings_and_repr_tell_about_the_rules() -> None:
     policy = Policy({"deny": ["execute"], "allow": ["execute(ls)"]})
     assert len(policy.warnings) == 1
     assert repr(policy) == "<Policy default=ask deny=1, ask=0, allow=1>"
+
+
+def test_unknown_preset_is_named_with_the_presets() -> None:
+    wrong: Any = "readonly"
+    with pytest.raises(InvalidOption, match='there is no preset "readonly"; there are "read-only" and "edit-files"'):
+        Policy(wrong)

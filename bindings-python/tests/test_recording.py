@@ -129,7 +129,7 @@ async def test_token_of_tools_is_masked(tmp_path: Path) -> None:
 async def test_wrong_paths_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="`record`: can't write"):
         await open_session([], record=tmp_path / "no" / "such" / "run.jsonl")
-    with pytest.raises(InvalidOption, match=r"`redact`: item 2: .* is not a regular expression"):
+    with pytest.raises(InvalidOption, match=r"`redact`: redact\[1\]: .* is not a regular expression"):
         await open_session([], record=tmp_path / "run.jsonl", redact=["a", "("])
 
 

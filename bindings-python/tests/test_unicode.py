@@ -111,9 +111,9 @@ async def test_other_arguments_not_unicode() -> None:
 
 
 def test_policy_not_unicode() -> None:
-    with pytest.raises(InvalidOption, match="policy: " + EXPECTED):
+    with pytest.raises(InvalidOption, match="`policy`: " + EXPECTED):
         Policy({"deny": [NAME]})
-    with pytest.raises(InvalidOption, match="policy: expected a path in UTF-8"):
+    with pytest.raises(InvalidOption, match="`policy`: expected a path in UTF-8"):
         Policy.load(NAME)
     with pytest.raises(InvalidOption, match="`tool_call`: " + EXPECTED):
         Policy({}).check({"name": NAME})

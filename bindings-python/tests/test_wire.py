@@ -150,7 +150,7 @@ def test_events_can_be_matched_by_pattern() -> None:
 def test_equality_is_by_type_and_fields() -> None:
     assert TextPart("a") == TextPart("a")
     assert TextPart("a") != TextPart("b")
-    assert TextPart("a") != TextPart("a", {"x": 1})
+    assert TextPart("a") != TextPart("a", extra={"x": 1})
     assert TextPart("a") != BriefDisplayBlock("a")
     assert TextPart("a") != "a"
     assert len({TextPart("a"), TextPart("a"), TurnBegin([TextPart("a")])}) == 2
@@ -158,7 +158,7 @@ def test_equality_is_by_type_and_fields() -> None:
 
 def test_repr_shows_only_set_fields() -> None:
     assert repr(StatusUpdate(0.5)) == "StatusUpdate(context_usage=0.5)"
-    assert repr(TextPart("a", {"x": 1})) == "TextPart(text='a', extra={'x': 1})"
+    assert repr(TextPart("a", extra={"x": 1})) == "TextPart(text='a', extra={'x': 1})"
 
 
 def test_objects_are_immutable() -> None:

@@ -7,7 +7,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
 # It takes a `Literal` of several values for a union, which it then does not find at run time. The methods of `Opening`,
-# `Replay`, `Batch` and `Stream` raise an error with the remedy. They are hidden from type checkers, which refuse a plain `with`, `await` or `for`.
+# `Replay`, `Batch` and `_hints.py` raise an error with the remedy. They are hidden from type checkers, which refuse a plain `with`, `await` or `for`.
 # Two errors always have the `result` that other errors may have: their constructors set it, and not the class.
 cat >allowed <<'EOF'
 kimi_agent._errors.BudgetExceeded.result
@@ -23,6 +23,9 @@ kimi_agent._batch.Batch.__iter__
 kimi_agent._opening.Opening.__enter__
 kimi_agent._opening.Opening.__exit__
 kimi_agent._session.Replay.__await__
-kimi_agent._stream.Stream.__iter__
+kimi_agent._hints.CoroutinesOnly.__enter__
+kimi_agent._hints.CoroutinesOnly.__exit__
+kimi_agent._hints.CoroutinesOnly.__iter__
+kimi_agent._hints.Property.__call__
 EOF
 "$venv/bin/python" -m mypy.stubtest kimi_agent --allowlist allowed

@@ -57,6 +57,27 @@ test("arguments_come_from_the_sdk", () => {
   assert.equal(only(runOf([prompt("Hi"), toolCall("t1", "Bash", ""), result]), "tool").input, '{"command":"ls"}');
 });
 
+test("messages_are_texts_of_their_own", () => {
+  const text = (text: string, message?: string) =>
+    event("ContentPart", { type: "text", text, ...(message !== undefined && { message_id: message }) });
+  const run = runOf([prompt("Hi"), text("a", "m1"), text("b"), text("c", "m1"), text("d", "m2"), text("e", "m2")]);
+  const texts = run.all.flatMap((item) => (item.kind === "text" ? [item.text] : []));
+  assert.deepEqual(texts, ["abc", "de"]);
+});
+
+test("plan_is_note_with_its_entries", () => {
+  const entries = [
+    { content: "Look", status: "completed" },
+    { content: "Fix", status: "postponed" },
+  ];
+  const run = runOf([prompt("Hi"), event("Plan", { entries }), event("Plan", { entries: [], removed: true })]);
+  const notes = run.all.flatMap((item) => (item.kind === "note" ? [[item.title, item.text]] : []));
+  assert.deepEqual(notes, [
+    ["Plan: 1 of 2 done", "completed: Look\npostponed: Fix"],
+    ["Plan removed", ""],
+  ]);
+});
+
 test("repeated_ids_are_new_calls", () => {
   const run = runOf([
     prompt("Hi"),

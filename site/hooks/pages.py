@@ -41,7 +41,9 @@ _PROGRAM = re.compile(r"^\[`(?P<name>[\w.]+)`\]\((?P<path>(?:\.\./)+(?:tests|dem
 _README = re.compile(r"^\[[^\]]+\]\(\.\./README\.md#(?P<anchor>[\w-]+)\)$")
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 # A link to a file of the API, or to a name in it.
-_API = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<file>(?:\.\./)*api/(?P<language>python|node)\.md)(?:#(?P<anchor>\w+))?\)")
+_API = re.compile(
+    r"\[(?P<text>[^\]]+)\]\((?P<file>(?:\.\./)*api/(?P<language>python|node|rust)\.md)(?:#(?P<anchor>\w+))?\)"
+)
 
 
 @dataclass

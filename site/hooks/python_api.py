@@ -24,7 +24,7 @@ SUBJECTS = {
     "options": (
         "Options and handlers",
         "The options as types, policies, and what handlers return.",
-        ("_option_types", "_policy", "_answers", "_hook", "_telemetry"),
+        ("_option_types", "_place", "_auth", "_policy", "_answers", "_hook", "_telemetry"),
     ),
     "batches": (
         "Batches",
@@ -34,7 +34,7 @@ SUBJECTS = {
     "tools": (
         "Tools, files, terminals and images",
         "Tools of the program, ready handlers, images in prompts, and safe text.",
-        ("_tool", "_function_tool", "_tool_context", "_local", "_image", "_printable"),
+        ("_tool", "_function_tool", "_tool_context", "_local", "_image", "_resource", "_printable"),
     ),
     "messages": (
         "Events, requests and content",

@@ -22,7 +22,7 @@ NODE_PACKAGE = ROOT / "bindings-node"
 PATIENCE = 180
 
 # What a block in Rust may use: the crate, and those of its dependencies that a program needs.
-CRATES = ("kimi_agent", "opentelemetry_sdk", "schemars", "serde", "serde_json", "tokio")
+CRATES = ("kimi_agent", "opentelemetry_sdk", "schemars", "serde", "serde_json", "tokio", "tracing_subscriber")
 # The start of an image, which is all that the SDK looks at.
 SCREENSHOT = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 TSCONFIG = {
@@ -153,6 +153,7 @@ class Workshop:
         place.mkdir(parents=True)
         (place / "README.md").write_text("# A project\n")
         (place / "screenshot.png").write_bytes(SCREENSHOT)
+        (place / "parser.py").write_text("def parse(line):\n    return line.split()\n")
         if block.language == "json":
             return self._json(block, place)
         return self._start(block, self.command(block, place), place)

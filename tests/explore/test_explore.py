@@ -29,7 +29,16 @@ SEED = 0
 """The programs that CI plays."""
 FEW = 3
 # The first two look at files. The others are calls of ACP, which have scenarios; most random programs speak Wire.
-NOT_MADE = {"read", "exists", "config_options", "set_config_option", "delete_session"}
+NOT_MADE = {
+    "read",
+    "exists",
+    "config_options",
+    "set_config_option",
+    "delete_session",
+    "rename_session",
+    "archive_session",
+    "unarchive_session",
+}
 OF_OPERATIONS = ("exact", "racy")
 """The kinds of programs that consist of any operations."""
 # By what programs are about, and so are not in every one of them.

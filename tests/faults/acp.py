@@ -159,7 +159,7 @@ def ids() -> Iterator[Fault]:
         script([[{"never_answer": True}, answer(MINE, '{"stopReason":"whim"}')], [{"text": "b"}]]),
         options=ACP,
     )
-    for name, result in (("number", "7"), ("null", "null")):
+    for name, result in (("number", "7"), ("list", "[]")):
         yield Fault(
             "ACP: an answer of another form",
             f"acp_answer_of_{name}",

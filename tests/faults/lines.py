@@ -55,7 +55,6 @@ NOISE: dict[str, list[tuple[str, Raw]]] = {
         ("true", line("true")),
         ("empty_object", line("{}")),
         ("half", line('{"jsonrpc":"2.0","method":"event"')),
-        ("two", line(event("{}") + event("{}"))),
         ("duplicate_method", line('{"method":"event","method":"request","id":"1","params":{}}')),
         ("notification", line('{"jsonrpc":"2.0","method":"unheard_of","params":{}}')),
         ("event_without_type", line('{"jsonrpc":"2.0","method":"event","params":{}}')),

@@ -221,6 +221,16 @@ def _no_tokens(lines: list[Line]) -> list[Line]:
     return [cleared(line) if "op" in line else line for line in lines]
 
 
+def _plans(lines: list[Line]) -> list[Line]:
+    """An entry of a plan that a to-do list became has an importance."""
+
+    def ranked(line: Line) -> Line:
+        entries = payload(line)["entries"]
+        return with_fields(line, entries=[{"priority": "medium", **entry} for entry in entries])
+
+    return [ranked(line) if event_type(line) == "Plan" else line for line in lines]
+
+
 RULES = (
     Rule("handshake", "the agent tells less of itself", said_of_itself("acp-1", _CAPABILITIES)),
     Rule("session ids", "the agent names a session", session_names),
@@ -236,6 +246,7 @@ RULES = (
     Rule("questions", "questions come as a form", _form),
     Rule("request ids", "a request's id is a number of the agent's", _request_numbers),
     Rule("answers", "the agent doesn't tell that an approval was answered", without("ApprovalResponse")),
+    Rule("plans", "the entries of a plan have an importance", _plans),
     Rule("arguments", "a call's arguments come as parts", arguments_in_parts),
     Rule("interruption", "it isn't told that a step was interrupted", without("StepInterrupted")),
     Rule("failed turns", "a turn that fails has no `TurnEnd`", _failed_without_end),

@@ -67,8 +67,9 @@ def recorder(scenario: Scenario, languages: Sequence[str]) -> str | None:
 
 
 def sample(scenarios: list[Scenario], reasons: Reasons, every: int) -> list[Scenario]:
-    """Every nth of the scenarios that have no reason to fail."""
-    return [one for one in scenarios if reasons.of(one) is None and waits_for_file(one) is None][::every]
+    """One of n of the scenarios that have no reason to fail, by their names: another scenario changes nothing."""
+    able = [one for one in scenarios if reasons.of(one) is None and waits_for_file(one) is None]
+    return [one for one in able if zlib.crc32(f"sample {one.name}".encode()) % every == 0]
 
 
 def waits_for_file(scenario: Scenario) -> str | None:
@@ -82,7 +83,7 @@ def not_begun(scenario: Scenario, folder: Path) -> str | None:
     count = sum(op["op"] in _OPENS for op in scenario.data["program"])
     for number in range(1, count + 1):
         cassette = _cassette(scenario, folder, number)
-        if not cassette.exists() or cassette.read_text("utf-8").count("\n") < 2:
+        if not cassette.exists() or cassette.read_bytes().count(b"\n") < 2:
             return "a session has no messages to play"
     return None
 

@@ -21,6 +21,7 @@ _PARTS = {
     "image_url": "ImageURLPart",
     "audio_url": "AudioURLPart",
     "video_url": "VideoURLPart",
+    "resource": "ResourcePart",
 }
 # The options that every scenario has without naming them: from the runner, or from the staging of real cases.
 _ALWAYS_USED = {"executable", "work_dir", "config_file", "env", "handshake_timeout"}

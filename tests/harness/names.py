@@ -22,6 +22,8 @@ _MIXINS = {"TokenUsageMethods": "TokenUsage", "ToolReturnValueMethods": "ToolRet
 RUST = {
     "Agent": "open_agent", "Agent.builder": "open_agent", "AgentOptions.open": "open_agent",
     "AgentOptions.validate": "open_agent", "Agent.list_sessions": "list_sessions", "Agent.close": "close_agent",
+    "Agent.list_archived_sessions": "list_sessions", "Agent.rename_session": "rename_session",
+    "Agent.archive_session": "archive_session", "Agent.unarchive_session": "unarchive_session",
     "Agent.delete_session": "delete_session", "Session.config_options": "config_options",
     "Session.set_config_option": "set_config_option",
     "Agent.create_session": "open in an agent", "Agent.resume": "resume", "Agent.fork": "fork",
@@ -44,6 +46,7 @@ RUST = {
     "Step.next": "steps", "Turn.result": "result", "PromptResult.status": "result", "PromptResult.steps": "result",
     "PromptResult.text": "result", "PromptResult.usage": "result", "PromptResult.tool_calls": "result",
     "PromptResult.rejected": "result", "PromptResult.handler_failures": "result",
+    "PromptResult.plan": "result", "PromptResult.cost": "result",
     "PromptResult.stop_reason": "result", "Error.result": "result",
     "PromptResult.raise_for_status": "raise_for_status", "Turn.cancel": "cancel", "Turn.steer": "steer",
     "Turn.cancel_subagent": "cancel_subagent",
@@ -60,9 +63,11 @@ _TELEMETRY = "needs packages, in the tests of telemetry"
 _OWN_TESTS = "a convenience of its own, in the tests and documents of its package"
 _LOOPS = "what loops call where they are left early, in the tests of its package"
 _HANDSHAKE = "a part of the handshake, which sessions show as their capabilities"
+_PLACES = "scenarios write places as objects; the functions are in the tests of attacks and of their package"
 _ONLY_A_TYPE = "a type: there is nothing to call"
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "python": {
+        **dict.fromkeys(["Container", "Place", "Prefix", "Sandbox", "Ssh"], _PLACES),
         "testing.replayed_agent": _OWN_TESTS,
         "testing.Cassette": _OWN_TESTS,
         "Cassette.is_recording": _OWN_TESTS,
@@ -129,6 +134,11 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "InitializeResult": _HANDSHAKE,
     },
     "node": {
+        **dict.fromkeys(
+            ["AuthMethod", *[f"AuthMethod.{name}" for name in ("id", "name", "description", "kind")]], _ONLY_A_TYPE
+        ),
+        **dict.fromkeys(["Place", "PlanEntry"], _ONLY_A_TYPE),
+        **dict.fromkeys(["container", "prefix", "sandbox", "ssh"], _PLACES),
         "files": _OWN_TESTS,
         "terminals": _OWN_TESTS,
         "Batch": _BATCHES,
@@ -168,6 +178,8 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "setLogger": "set-up of logs, which are no part of a trace",
     },
     "rust": {
+        "AuthMethod.id": _ONLY_A_TYPE,
+        **dict.fromkeys(["Container", "Prefix", "Sandbox", "Ssh"], _PLACES),
         "testing.Cassette": _OWN_TESTS,
         "testing.Cassette.agent_options": _OWN_TESTS,
         "testing.Cassette.executable": _OWN_TESTS,
@@ -182,10 +194,32 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "testing.ReplayedAgent.mode": _OWN_TESTS,
         "testing.replayed_agent": _OWN_TESTS,
         **dict.fromkeys(["ExternalTool.new", "ExternalTool.typed", "ExternalTool.typed_with_context"], _OWN_TESTS),
+        **dict.fromkeys(
+            [
+                "proxy",
+                *(
+                    f"ProxyOptions.{name}"
+                    for name in (
+                        "new",
+                        "policy",
+                        "enforce",
+                        "session_budget",
+                        "turn_budget",
+                        "record_to",
+                        "redact",
+                        "work_dir",
+                        "on_stderr",
+                        "with_user_settings",
+                    )
+                ),
+            ],
+            _OWN_TESTS,
+        ),
         **dict.fromkeys(["ToolContext.cancelled", "ToolContext.is_cancelled"], _OWN_TESTS),
         "Partial": _OWN_TESTS,
         "SessionOptions.env_remove": _OWN_TESTS,
         "SystemPrompt.overriding": _OWN_TESTS,
+        **dict.fromkeys(["Price", "Prices"], "the runner makes it of JSON"),
         "printable": _OWN_TESTS,
         "Policy.check": _OWN_TESTS,
         "Policy.check_json": _OWN_TESTS,
@@ -195,6 +229,11 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "Policy.load": _OWN_TESTS,
         **dict.fromkeys(["Policy.default_decision", "Policy.named", "Policy.preset", "Policy.rules"], _OWN_TESTS),
         "Policy.warnings": _OWN_TESTS,
+        "wire.ContentPart.file": "the runner calls it for a part of a prompt",
+        **dict.fromkeys(
+            [f"wire.ResourcePart.{name}" for name in ("new", "with_text", "with_data", "with_mime_type")],
+            "the runner calls it for a part of a prompt",
+        ),
         "wire.ContentPart.image_bytes": _OWN_TESTS,
         "wire.ContentPart.image_file": _OWN_TESTS,
         "Output.of": _OWN_TESTS,
@@ -213,6 +252,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         ),
         **dict.fromkeys(["wire.Question.new", "wire.ToolCallInfo.new"], _OWN_TESTS),
         "RpcError.kind": "the code of the error tells it",
+        "RpcError.new": "a constructor, for the tests of programs",
         "Error.help": _OWN_TESTS,
         "Error.is_retryable": "the table of errors in `tests/errors` has it",
     },
@@ -309,16 +349,16 @@ def _is_touched(language: str, name: str, report: Report, seen: Seen) -> bool:
 
 _TYPES = {
     "python": dict.fromkeys(
-        ["AgentOptions", "Answer", "Approval", "Budget", "Content", "ContentPart", "DisplayBlock", "Event",
-         "HookAnswer", "QuestionAnswer", "Request", "SessionOptions", "UserInput", "testing.ScriptAction",
-         "testing.ScriptObject"], _ONLY_A_TYPE),
+        ["AgentOptions", "AgentSessionOptions", "Answer", "Approval", "Budget", "Content", "ContentPart",
+         "DisplayBlock", "Event", "HookAnswer", "QuestionAnswer", "Request", "SessionOptions", "UserInput",
+         "testing.ScriptAction", "testing.ScriptObject"], _ONLY_A_TYPE),
     "node": dict.fromkeys(
-        ["AgentOptions", "Budget", "ExternalTool", "SessionOptions", "Event", "TokenUsage", "ToolReturnValue",
-         "HandlerFailure", "RejectedApproval", "ToolCallInfo", "ToolCallRecord", "Output", "OutputOptions",
-         "OutputError", "OutputSchema"], _ONLY_A_TYPE),
+        ["AgentOptions", "Budget", "Cost", "ExternalTool", "Price", "Prices", "SessionOptions", "Event", "TokenUsage",
+         "ToolReturnValue", "HandlerFailure", "RejectedApproval", "ToolCallInfo", "ToolCallRecord",
+         "Output", "OutputOptions", "OutputError", "OutputSchema", "ResourceContent"], _ONLY_A_TYPE),
 }  # fmt: skip
 _EVENT_NAMES = {"Text": "TextPart", "Think": "ThinkPart", "ImageUrl": "ImageURLPart", "AudioUrl": "AudioURLPart",
-                "VideoUrl": "VideoURLPart", "Unknown": "UnknownEvent"}  # fmt: skip
+                "VideoUrl": "VideoURLPart", "Resource": "ResourcePart", "Unknown": "UnknownEvent"}  # fmt: skip
 
 
 def _event(name: str) -> str:

@@ -20,12 +20,13 @@ _KEYS = {
     "name", "about", "agent", "options", "program", "expect", "keep", "unordered", "skip", "trace_handlers",
     "needs", "before", "kimi_code", "kimi_web", "agents",
 }  # fmt: skip
-_KIMI_KEYS = {"model", "config", "files"}
+_KIMI_KEYS = {"model", "config", "files", "mcp"}
 _BEFORE_KEYS = {"release", "why", "model", "expect", "program"}
 _KIMI_CODE_KEYS = {"why", "refused", "lacking", "model", "config", "files", "expect", "program", "options", "before"}
-_AGENTS_KEYS = {"why", "refused", "lacking", "model", "files", "expect", "program", "options"}
+_AGENTS_KEYS = {"why", "refused", "lacking", "absent", "model", "files", "mcp", "expect", "program", "options"}
 _NOT_FOR_RUNNERS = {"expect", "keep", "skip", "unordered", "needs", "before", "kimi_code", "kimi_web", "agents"}
 OPS = {
+    "rename_session", "archive_session", "unarchive_session",
     "open_agent", "list_sessions", "delete_session", "close_agent", "open", "prompt", "next", "drain", "steps",
     "result", "raise_for_status", "cancel", "cancel_subagent", "steer", "respond", "set_plan_mode", "set_config_option",
     "config_options",

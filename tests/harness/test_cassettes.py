@@ -59,10 +59,15 @@ class Sessions(unittest.TestCase):
         )
         self.assertIsNone(recorder(scenario(skip={"rust": "why"}), ["rust"]))
 
-    def test_sample_is_every_nth(self) -> None:
-        cases = [scenario(name=str(number)) for number in range(7)]
-        some = sample(cases, Reasons({"1": "why"}), 3)
-        self.assertEqual([case.name for case in some], ["0", "4"])
+    def test_sample_is_chosen_by_name(self) -> None:
+        cases = [scenario(name=str(number)) for number in range(300)]
+        some = sample(cases, Reasons({}), 3)
+        self.assertTrue(60 < len(some) < 140, len(some))
+        # What is added or declared leaves the rest of the sample as it is.
+        more = sample([scenario(name="another"), *cases], Reasons({}), 3)
+        self.assertEqual([case for case in more if case.name != "another"], some)
+        declared = sample(cases, Reasons({f"^{some[0].name}$": "why"}), 3)
+        self.assertEqual(declared, some[1:])
 
 
 class Compared(unittest.TestCase):

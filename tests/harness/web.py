@@ -19,11 +19,13 @@ from .over import (
     said_of_itself,
     session_names,
     with_fields,
+    without,
 )
 from .trace import Line, event_type
 
 OPTIONS = {
     **OWN_OPTIONS,
+    "place": "the server runs in no place",
     "hooks": "there are no hooks of the program",
     "tools": "there are no tools of the program",
 }
@@ -159,6 +161,7 @@ RULES = (
     Rule("handshake", "the agent says of itself what it can", said_of_itself("kimi-web-2", _CAPABILITIES)),
     Rule("session ids", "the agent names a session", session_names),
     Rule("results", "a tool's result is what the model gets", _results),
+    Rule("plans", "a to-do list is not shown", without("Plan")),
     Rule("arguments", "a call's arguments come as parts", arguments_in_parts),
     Rule(
         "repeated ids",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,8 @@ class Program:
             "name": self.name,
             "agent": {"script": []},
             "options": {**self._options(), "work_dir": str(work_dir), "executable": {"recording": str(self.recording)}},
-            "program": self._program(),
+            # The languages are played side by side, and each needs the state of its own walk.
+            "program": copy.copy(self)._program(),
         }
 
     def waits(self) -> bool:
@@ -48,7 +50,7 @@ class Program:
     # --- calls ---
 
     def _program(self) -> list[Entry]:
-        self._ops = [{"op": "open"}]
+        self._ops, self._turn, self._read = [{"op": "open"}], 0, 0
         for place, entry in enumerate(self.entries):
             if entry["type"] == "call":
                 self._call(place, entry)

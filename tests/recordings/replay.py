@@ -90,6 +90,9 @@ def comparable(lines: list[trace.Line], folder: Path | None) -> list[trace.Line]
         text = _PROMPT_ID.sub(r"<prompt\1>", json.dumps(line, sort_keys=True))
         if folder:
             text = text.replace(str(folder), "{{work_dir}}")
+        else:
+            # A terminal without a directory has that of the session, which raw traffic does not name.
+            text = text.replace('"cwd": "/"', '"cwd": "{{work_dir}}"')
         told.append(json.loads(text))
     return told
 

@@ -129,7 +129,7 @@ for (const [page, [type, [address, title]]] of Object.entries(pages).entries()) 
   }
 }
 
-/** What a reader would see as broken: words in two lines, empty pictures, wide tables, groups of tabs that ran into each other. */
+/** What a reader would see as broken: words in two lines, empty pictures, tables outside of the screen, groups of tabs that ran into each other. */
 const flaws = (tab, isWide) =>
   tab.evaluate((mayNotScroll) => {
     const found = [];
@@ -149,6 +149,12 @@ const flaws = (tab, isWide) =>
     for (const table of mayNotScroll ? article.querySelectorAll("table") : []) {
       if (table.scrollWidth > article.clientWidth) found.push(`wide: ${table.rows[0].innerText}`);
     }
+    for (const table of article.querySelectorAll("table")) {
+      const frame = table.closest(".md-typeset__scrollwrap") ?? table;
+      if (frame.getBoundingClientRect().right > innerWidth) found.push(`outside: ${table.rows[0].innerText}`);
+      const second = table.rows[0].cells[1]?.getBoundingClientRect().left ?? 0;
+      if (second > innerWidth * 0.85) found.push(`hidden second column: ${table.rows[0].innerText}`);
+    }
     for (const group of article.querySelectorAll(".tabbed-set")) {
       const labels = [...group.querySelectorAll(":scope > .tabbed-labels > label")].map((label) => label.textContent.trim());
       if (new Set(labels).size !== labels.length) found.push(`tabs: ${labels}`);
@@ -160,7 +166,7 @@ for (const width of [400, 800, 1300]) {
   test(`pages_have_no_broken_words_tables_or_tabs_${width}`, async () => {
     const { tab, open, close } = await openTab();
     await tab.setViewport({ width, height: 900 });
-    const all = ["index", "SKILL", "guides/run-many-prompts", "guides/structured-output", "reference/options", "reference/errors", "evidence/real-servers"];
+    const all = ["index", "SKILL", "guides/run-many-prompts", "guides/structured-output", "guides/coming-from/codex-sdk", "reference/cassettes", "reference/options", "reference/errors", "evidence/real-servers"];
     for (const page of all) {
       await open(`${page}.html`);
       assert.deepEqual(await flaws(tab, width === 1300), [], page);

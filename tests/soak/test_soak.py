@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from argparse import Namespace
@@ -95,16 +96,18 @@ def test_hung_round_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
 
 def test_left_processes_are_found_by_their_environment(tmp_path: Path) -> None:
     player = run.Player("python-sync", "test", AGENT, tmp_path / "player")
+    env = {**os.environ, "KIMI_SOAK": player.mark}
+    words = ["/bin/sh", "-c", "echo ready; read -r line"]
     try:
         assert player.left() == []
-        os.environ["KIMI_SOAK"] = player.mark
-        child = os.posix_spawn("/bin/sleep", ["sleep", "600"], os.environ)
-        found = player.left()
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-        assert [one.split()[0] for one in found] == [str(child)]
+        with subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            # The system has the environment of a process a moment after its start.
+            assert child.stdout
+            assert child.stdout.readline() == "ready\n"
+            found = player.left()
+            child.kill()
+        assert [one.split()[0] for one in found] == [str(child.pid)]
     finally:
-        del os.environ["KIMI_SOAK"]
         player.kill()
 
 

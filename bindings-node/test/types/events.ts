@@ -31,6 +31,8 @@ export function every(event: Event): string {
       return event.payload.title;
     case "PlanDisplay":
       return event.payload.file_path;
+    case "Plan":
+      return event.payload.entries.map(({ content, status }) => content + status).join();
     case "HookTriggered":
     case "HookResolved":
       return event.payload.target ?? "";
@@ -107,6 +109,8 @@ export function part(value: ContentPart | undefined): string {
       return value.audio_url.url;
     case "video_url":
       return value.video_url.id ?? "";
+    case "resource":
+      return value.uri + (value.text ?? value.data ?? value.name ?? "");
     default: {
       const unknown: UnknownContentPart = value;
       return String(unknown["anything"]);

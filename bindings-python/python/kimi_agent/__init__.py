@@ -71,6 +71,7 @@ from ._wire import (
     CompactionEnd,
     Content,
     ContentPart,
+    Cost,
     DiffDisplayBlock,
     DisplayBlock,
     Event,
@@ -89,7 +90,9 @@ from ._wire import (
     MCPStatus,
     MediaURL,
     Notification,
+    Plan,
     PlanDisplay,
+    PlanEntry,
     PolicyDecision,
     Question,
     QuestionOption,
@@ -97,6 +100,7 @@ from ._wire import (
     ReadFileRequest,
     RejectedTool,
     Request,
+    ResourcePart,
     ServerInfo,
     ShellDisplayBlock,
     SlashCommand,
@@ -132,12 +136,14 @@ from ._wire import (
 if TYPE_CHECKING:
     from . import sync as sync
     from . import testing as testing
+    from ._auth import AuthMethod
     from ._batch import Batch, run_batch
     from ._function_tool import FunctionTool, tool
     from ._image import image
     from ._job import Job, JobResult, Progress, Retry
     from ._option_types import (
         AgentOptions,
+        AgentSessionOptions,
         Approval,
         BatchOptions,
         Budget,
@@ -148,7 +154,9 @@ if TYPE_CHECKING:
         SessionOptions,
         UserInput,
     )
+    from ._place import Container, Place, Prefix, Sandbox, Ssh
     from ._policy import Policy, PolicyVerdict
+    from ._resource import file, resource
     from ._results import (
         Capabilities,
         ConfigChoice,
@@ -169,6 +177,7 @@ __all__ = [
     "AgentExited",
     "AgentOpening",
     "AgentOptions",
+    "AgentSessionOptions",
     "AnswerRefused",
     "AnswerTruncated",
     "Approval",
@@ -176,6 +185,7 @@ __all__ = [
     "ApprovalResponse",
     "AudioURLPart",
     "AuthExpired",
+    "AuthMethod",
     "BackgroundTaskDisplayBlock",
     "Batch",
     "BatchOptions",
@@ -190,9 +200,11 @@ __all__ = [
     "CompactionEnd",
     "ConfigChoice",
     "ConfigOption",
+    "Container",
     "Content",
     "ContentPart",
     "ContextTooLong",
+    "Cost",
     "DiffDisplayBlock",
     "DisplayBlock",
     "Event",
@@ -233,10 +245,14 @@ __all__ = [
     "Output",
     "OutputError",
     "OutputInvalid",
+    "Place",
+    "Plan",
     "PlanDisplay",
+    "PlanEntry",
     "Policy",
     "PolicyDecision",
     "PolicyVerdict",
+    "Prefix",
     "Progress",
     "PromptOptions",
     "PromptResult",
@@ -251,8 +267,10 @@ __all__ = [
     "RejectedTool",
     "Replay",
     "Request",
+    "ResourcePart",
     "Retry",
     "RpcError",
+    "Sandbox",
     "ServerInfo",
     "Session",
     "SessionClosed",
@@ -262,6 +280,7 @@ __all__ = [
     "ShellDisplayBlock",
     "SlashCommand",
     "SpawnError",
+    "Ssh",
     "StatusUpdate",
     "SteerInput",
     "Step",
@@ -304,11 +323,13 @@ __all__ = [
     "__version__",
     "create_session",
     "event_from_dict",
+    "file",
     "files",
     "image",
     "open_agent",
     "printable",
     "prompt",
+    "resource",
     "run_batch",
     "terminals",
     "tool",
@@ -316,9 +337,12 @@ __all__ = [
 
 # Names that a first session does not need, by module.
 _LATER = {
+    "AuthMethod": "_auth",
     **dict.fromkeys(("FunctionTool", "tool"), "_function_tool"),
     **dict.fromkeys(("Batch", "run_batch"), "_batch"),
+    **dict.fromkeys(("Container", "Place", "Prefix", "Sandbox", "Ssh"), "_place"),
     "image": "_image",
+    **dict.fromkeys(("file", "resource"), "_resource"),
     **dict.fromkeys(("Job", "JobResult", "Progress", "Retry"), "_job"),
     "Policy": "_policy",
     "PolicyVerdict": "_policy",
@@ -326,6 +350,7 @@ _LATER = {
     **dict.fromkeys(
         (
             "AgentOptions",
+            "AgentSessionOptions",
             "QuestionAnswer",
             "Approval",
             "BatchOptions",

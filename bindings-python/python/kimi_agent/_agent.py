@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _native
+from ._encode import kind_of
+from ._errors import InvalidOption
 from ._handlers import Handlers
 from ._loop import LoopMailbox
 from ._opening import Opening, Owner
@@ -47,7 +49,7 @@ class Agent(Owner[_native.Agent]):
 
         Args:
             output: The value that each turn of the session must return, as for `create_session`. Default: None.
-            options: The options of `create_session` without those of the agent's process.
+            options: All options of `AgentSessionOptions`: those of `create_session`, except for the agent's process.
 
         Returns:
             The session, once it is awaited or entered.
@@ -70,13 +72,13 @@ class Agent(Owner[_native.Agent]):
         Args:
             session_id: The id of the session.
             output: The value that each turn of the session must return, as for `create_session`. Default: None.
-            options: The options of `create_session`.
+            options: All options of `AgentSessionOptions`, except `session_id`.
 
         Returns:
             The session, once it is awaited or entered.
 
         Raises:
-            InvalidOption: An option is wrong, or belongs to `open_agent`.
+            InvalidOption: The id is missing, or an option is wrong or belongs to `open_agent`.
 
         >>> session = await agent.create_session(work_dir=".")
         >>> session_id = session.id
@@ -85,7 +87,7 @@ class Agent(Owner[_native.Agent]):
         ...     print(session.id == session_id)
         True
         """
-        return SessionOpening({**options, "output": output}, _Origin(self, resume=session_id))
+        return SessionOpening({**options, "output": output}, _Origin(self, resume=_existing("resume", session_id)))
 
     def fork(
         self, session_id: str, /, *, output: OutputType[V] | None = None, **options: Unpack[AgentSessionSettings]
@@ -95,7 +97,7 @@ class Agent(Owner[_native.Agent]):
         Args:
             session_id: The id of the other session.
             output: The value that each turn of the session must return, as for `create_session`. Default: None.
-            options: The options of `create_session`.
+            options: All options of `AgentSessionOptions`, except `session_id`.
 
         Returns:
             The session, once it is awaited or entered. It has an id of its own.
@@ -108,22 +110,23 @@ class Agent(Owner[_native.Agent]):
         ...     print(other.id == session.id)
         False
         """
-        return SessionOpening({**options, "output": output}, _Origin(self, fork=session_id))
+        return SessionOpening({**options, "output": output}, _Origin(self, fork=_existing("fork", session_id)))
 
-    async def list_sessions(self, work_dir: StrPath | None = None) -> list[SessionInfo]:
+    async def list_sessions(self, work_dir: StrPath | None = None, *, archived: bool = False) -> list[SessionInfo]:
         """Returns the sessions that the agent has stored, also those of other processes.
 
         Args:
             work_dir: Only sessions of this directory. Default: all.
+            archived: Whether to return the archived sessions instead. Default: False.
 
         Raises:
-            Unsupported: The agent cannot list sessions. Over Wire no agent can.
+            Unsupported: The agent cannot list sessions, or cannot archive them. Over Wire no agent can.
 
         >>> for info in await agent.list_sessions():
         ...     print(info.id, info.title)
         """
         within = None if work_dir is None else os.fspath(work_dir)
-        found = await self._mailbox.call(self._native.list_sessions, within)
+        found = await self._mailbox.call(self._native.list_sessions, within, archived)
         from ._results import SessionInfo
 
         return [SessionInfo(**session) for session in found]
@@ -143,7 +146,66 @@ class Agent(Owner[_native.Agent]):
         >>> await session.close()
         >>> await agent.delete_session(session.id)
         """
-        await self._mailbox.call(self._native.delete_session, session_id)
+        await self._mailbox.call(self._native.delete_session, _existing("delete_session", session_id))
+
+    async def rename_session(self, session_id: str, title: str, /) -> str:
+        """Gives a stored session another title. The session can be open.
+
+        Args:
+            session_id: The id of the session.
+            title: The new title.
+
+        Returns:
+            The title that the agent has stored. It can differ from the argument, for example in its length.
+
+        Raises:
+            InvalidOption: The id or the title is empty.
+            Unsupported: The agent cannot rename sessions. Over Wire no agent can.
+            RpcError: The agent refuses, for example because the session does not exist.
+
+        >>> session = await agent.create_session(work_dir=".")
+        >>> await agent.rename_session(session.id, "Repair of the parser")
+        'Repair of the parser'
+        """
+        if not isinstance(title, str):
+            raise InvalidOption(f"invalid option `title`: expected text, got {kind_of(title)}", "title")
+        session_id = _existing("rename_session", session_id)
+        return str(await self._mailbox.call(self._native.rename_session, session_id, title))
+
+    async def archive_session(self, session_id: str, /) -> None:
+        """Hides a stored session from `list_sessions`. Its messages are kept. If it is open, the agent closes it.
+
+        Args:
+            session_id: The id of the session.
+
+        Raises:
+            InvalidOption: The id is empty.
+            Unsupported: The agent cannot archive sessions. Over Wire no agent can.
+            RpcError: The agent refuses, for example because the session does not exist.
+
+        >>> session = await agent.create_session(work_dir=".")
+        >>> await session.close()
+        >>> await agent.archive_session(session.id)
+        >>> [info.archived for info in await agent.list_sessions(archived=True)]
+        [True]
+        """
+        await self._mailbox.call(self._native.archive_session, _existing("archive_session", session_id), True)
+
+    async def unarchive_session(self, session_id: str, /) -> None:
+        """Shows an archived session in `list_sessions` again. It does not open the session.
+
+        Args:
+            session_id: The id of the session.
+
+        Raises:
+            InvalidOption: The id is empty.
+            Unsupported: The agent cannot archive sessions. Over Wire no agent can.
+            RpcError: The agent refuses, for example because the session does not exist.
+
+        >>> for info in await agent.list_sessions(archived=True):
+        ...     await agent.unarchive_session(info.id)
+        """
+        await self._mailbox.call(self._native.archive_session, _existing("unarchive_session", session_id), False)
 
     async def close(self, timeout: Seconds = None) -> None:
         """Closes all sessions and waits until no process is left. Does nothing if the agent is closed.
@@ -163,6 +225,15 @@ class Agent(Owner[_native.Agent]):
     def __repr__(self) -> str:
         agent, state, pid = self._native.described()
         return f"<Agent {agent!r} {state}{'' if pid is None else f' pid={pid}'}>"
+
+
+def _existing(method: str, session_id: object) -> str:
+    """Returns the id of a session that exists. An empty or missing id would open a new session instead."""
+    if isinstance(session_id, str) and session_id:
+        return session_id
+    need = f"`{method}` needs the id of a session as text, got {kind_of(session_id)}"
+    source = "take it from `session.id` or `agent.list_sessions()`"
+    raise InvalidOption(f"invalid option `session_id`: {need}; {source}", "session_id")
 
 
 class _Origin:

@@ -13,7 +13,7 @@ from . import _agent, _batch, _native, _session, _stream
 from ._background import block, run, run_call
 from ._errors import KimiAgentError, TurnInProgress, from_native
 from ._handlers import serving_job
-from ._hints import no_attribute
+from ._hints import Property, no_attribute
 from ._holders import abandon_if_lost
 from ._loop import called, in_this_process
 from ._opening import Opening
@@ -121,7 +121,7 @@ class EventIterator:
             self.close()
 
 
-class TextStream:
+class TextStream(Property):
     """The answer's text, piece by piece, as plain strings: neither thoughts nor text of subagents.
 
     `Turn.text_stream` returns it.
@@ -131,14 +131,12 @@ class TextStream:
     There are 3 files.
     """
 
-    __slots__ = ("_events", "_stream", "_text_part")
+    __slots__ = ("_events", "_pieces", "_stream")
 
     def __init__(self, stream: _stream.Stream) -> None:
-        from ._wire import TextPart
-
         self._stream = stream
         self._events: EventIterator | None = None
-        self._text_part = TextPart
+        self._pieces = _stream.Pieces()
 
     def __iter__(self) -> Self:
         return self
@@ -148,9 +146,9 @@ class TextStream:
             self._events = EventIterator(self._stream)
         try:
             while True:
-                event = next(self._events)
-                if isinstance(event, self._text_part) and event.text:
-                    return event.text
+                piece = self._pieces.of(next(self._events))
+                if piece:
+                    return piece
         except KeyboardInterrupt:
             # As in EventIterator.
             del self
@@ -205,7 +203,7 @@ class Step:
         return event
 
 
-class Steps:
+class Steps(Property):
     """The steps of a turn, one by one. The next step passes over the unread events of the step before it.
 
     `Turn.steps` returns it.

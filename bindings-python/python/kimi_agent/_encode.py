@@ -53,7 +53,7 @@ def option_problem(name: str, value: Any, error: TypeError) -> str:
 def _is_path_option(name: str) -> bool:
     from . import _native
 
-    return name in (*_native.path_options(), "executable", "journal", "policy")
+    return name in (*_native.path_options(), "executable", "journal", "policy", "prices")
 
 
 def to_jsonable(value: Any, text: Callable[[str], str] = checked_unicode, _depth: int = 0) -> Any:

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ._errors_page import ERRORS_PAGE
+from ._printable import printable
 
 if TYPE_CHECKING:
+    from ._auth import AuthMethod
     from ._results import OutputError, PromptResult
 
 __all__ = [
@@ -269,11 +271,12 @@ class RpcError(KimiAgentError):
         self, message: str = "", rpc_code: int | None = None, data: Any = None, hint: str | None = None
     ) -> None:
         text = message if rpc_code is None else f"{message} ({rpc_code})"
-        super().__init__(text if hint is None else f"{text}; {hint}")
+        # Python prints it in a traceback.
+        super().__init__(printable(text if hint is None else f"{text}; {hint}"))
         self.rpc_code = rpc_code
         """The JSON-RPC error code from the agent. None if the SDK raises the error."""
         self.message = message
-        """The agent's text."""
+        """The agent's text, as it arrived."""
         self.data = data
         """The agent's further data about the error."""
         self.hint = hint
@@ -392,6 +395,13 @@ class AuthExpired(_OfService, RpcError):
     """
 
     code: ClassVar[Literal["auth_expired"]] = "auth_expired"
+    methods: tuple[AuthMethod, ...] = ()
+    """The ways to log in that the agent offers. Empty if it lists none, as agents of Wire do."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        reduced: Any = super().__reduce__()
+        kind, args, state = reduced
+        return (kind, args, {**state, "methods": self.methods})
 
 
 class TurnCancelled(KimiAgentError):
@@ -562,6 +572,10 @@ def from_native(code: str, message: str, fields: Mapping[str, Any]) -> KimiAgent
         for name in ("status", "retry_after"):
             if fields.get(name) is not None:
                 setattr(found, name, fields[name])
+        if isinstance(found, AuthExpired):
+            from ._auth import AuthMethod
+
+            found.methods = tuple(AuthMethod(**method) for method in fields.get("methods", ()))
     else:
         given = {name: fields[name] for name in kind._attributes if name in fields}
         if "result" in given:

@@ -67,6 +67,9 @@ _DEFAULT_ANSWERS = {
 }
 
 
+# Their failures outside of a turn have no events.
+_WITHOUT_EVENTS = ("on_event", "on_progress", "on_stderr")
+
 # Instead of an answer that cannot be sent.
 UNSENDABLE = object()
 
@@ -417,8 +420,7 @@ def _log_failure(handler: _Handler | OutputCheck, failure: BaseException, report
     handler.has_failed = True
     _logged.append(reported or failure_text(failure))
     further = "HandlerFailed events report each failure, this log only the first"
-    if handler.name == "on_progress":
-        # A batch has no such events.
+    if handler.name in _WITHOUT_EVENTS:
         further = "Further failures are logged at the level DEBUG"
     answer = _DEFAULT_ANSWERS.get(handler.name, "")
     _logger.warning("%s failed. %s%s", handler.name, answer, further, exc_info=failure)

@@ -73,7 +73,9 @@ class Hook:
         timeout: Any = values["timeout"]
         on_error: Any = values["on_error"]
         if not callable(handler):
-            raise InvalidOption(f"hooks: the handler of {event!r} is not a function: {handler!r}", "hooks")
+            raise InvalidOption(
+                f"invalid option `hooks`: the handler of {event!r} is not a function: {handler!r}", "hooks"
+            )
         self._event: HookEvent = event
         self._matcher: str | Pattern[str] | None = matcher
         self._handler: HookHandler = values["handler"]

@@ -40,4 +40,4 @@ def image(source: StrPath | bytes | bytearray | memoryview) -> ImageURLPart:
         return called(_native.image_bytes, bytes(source))
     if isinstance(source, (str, os.PathLike)):
         return called(_native.image_file, os.fspath(source))
-    raise InvalidOption(f"image: expected the path of a file or its bytes, got {source!r}", "image")
+    raise InvalidOption(f"invalid option `image`: expected the path of a file or its bytes, got {source!r}", "image")

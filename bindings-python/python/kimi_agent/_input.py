@@ -62,7 +62,7 @@ def _wrong_content(got: object, place: str = "") -> InvalidOption:
     if isinstance(got, (bytes, bytearray, memoryview)):
         hint = "; decode text first, or pass an image as `kimi_agent.image(…)`"
     elif isinstance(got, os.PathLike):
-        hint = "; read the file's text first, or pass an image as `kimi_agent.image(path)`"
+        hint = "; pass the file as `kimi_agent.file(path)`, or an image as `kimi_agent.image(path)`"
     elif isinstance(got, Message):
         hint = f"; a {type(got).__name__} is not a content part"
     else:

@@ -327,7 +327,8 @@ class LoopMailbox:
         handlers = self._handlers.get(session)
         loop = self._loop()
         if handlers is None or loop is None:
-            self.native.finish_job(job_id, None, "the program has dropped the session", None)
+            # The program has dropped the session or its loop: no handler has failed.
+            self.native.finish_job(job_id, None, "cancelled", None)
             return
         job = self._jobs[job_id] = Job(job_id, loop, self._finish_job, call_id, self._report_progress)
         try:

@@ -200,11 +200,12 @@ def maker(kind: type[Message]) -> Callable[..., Message]:
 def text_part_maker(kind: Any) -> Callable[[str], Message]:
     """Returns what `maker` returns, for a piece of text without other fields. Most events are such pieces."""
     new: Callable[[Any], Message] = object.__new__
-    set_text, set_extra = kind.text.__set__, kind.extra.__set__
+    set_text, set_id, set_extra = kind.text.__set__, kind.message_id.__set__, kind.extra.__set__
 
     def make(text: str) -> Message:
         made = new(kind)
         set_text(made, text)
+        set_id(made, None)
         set_extra(made, _NOTHING)
         return made
 
@@ -214,12 +215,13 @@ def text_part_maker(kind: Any) -> Callable[[str], Message]:
 def text_parts_maker(kind: Any) -> Callable[[list[str]], list[Message]]:
     """Returns a function that makes several pieces of text at once. Loops in C cost half as much as calls of `make`."""
     new: Callable[[Any], Message] = object.__new__
-    set_text, set_extra = kind.text.__set__, kind.extra.__set__
+    set_text, set_id, set_extra = kind.text.__set__, kind.message_id.__set__, kind.extra.__set__
     run = deque[None](maxlen=0).extend
 
     def make(texts: list[str]) -> list[Message]:
         made = [*map(new, repeat(kind, len(texts)))]
         run(map(set_text, made, texts))
+        run(map(set_id, made, repeat(None)))
         run(map(set_extra, made, repeat(_NOTHING)))
         return made
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, final
 
 from ._interface import Callbacks, Delivery, ErrorTuple, Info, Outcome
-from ._wire import Event, ImageURLPart, StatusUpdate, TokenUsage
+from ._wire import Event, ImageURLPart, ResourcePart, StatusUpdate, TokenUsage
 
 __all__ = [
     "Agent",
@@ -29,12 +29,14 @@ __all__ = [
     "check_policy",
     "check_prompt_names",
     "check_script",
+    "file_part",
     "image_bytes",
     "image_file",
     "open_cassette",
     "path_options",
     "printable",
     "read_policy",
+    "resource_part",
     "run_command",
     "run_scripted_agent",
     "set_wire_log",
@@ -76,8 +78,11 @@ class Agent:
     ) -> tuple[Session, int]:
         """Opens a session, as `Session.open` does; with the id of another to go on with, or to begin with its past."""
     def delete_session(self, session_id: str) -> int: ...
-    def list_sessions(self, work_dir: str | None) -> int:
+    def list_sessions(self, work_dir: str | None, archived: bool) -> int:
         """A ticket, done with a list of dicts, whose fields are those of `SessionInfo`."""
+    def rename_session(self, session_id: str, title: str) -> int:
+        """A ticket, done with the title that the agent has stored."""
+    def archive_session(self, session_id: str, archived: bool) -> int: ...
     def close(self, timeout: object) -> int:
         """A ticket, done with None; may be called again. `timeout` overrides `close_timeout`; None is unset."""
     def described(self) -> tuple[str, str, int | None]:
@@ -257,6 +262,12 @@ def image_file(path: str) -> ImageURLPart:
 
 def image_bytes(bytes: bytes) -> ImageURLPart:
     """An image part from the bytes of an image file."""
+
+def file_part(path: str) -> ResourcePart:
+    """A part from a file, which is read with the GIL released."""
+
+def resource_part(uri: str, text: str | None, data: bytes | None, mime_type: str | None) -> ResourcePart:
+    """A part from an address, and a text or bytes."""
 
 def read_policy(given: Any) -> dict[str, Any]:
     """Reads a policy: a preset, a path or a mapping; returns it as `policy`, and its `warnings`."""

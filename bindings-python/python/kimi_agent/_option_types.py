@@ -11,6 +11,7 @@ from ._answers import Reject
 from ._hook import Hook
 from ._hook_types import HookAnswer, HookEvent, HookHandler, Seconds
 from ._job import Progress, Retry
+from ._place import Place
 from ._policy import Policy
 from ._telemetry import MeterSource, Telemetry, TracerSource
 from ._tool import ExternalTool
@@ -89,6 +90,8 @@ class Budget(TypedDict, total=False):
     """Tool calls. With 0 the first call exceeds the budget."""
     seconds: float | None
     """Seconds since the turn began, waits for handlers included."""
+    usd: float | None
+    """US dollars, as the agent reports its cost, or as the option `prices` estimates it."""
 
 
 Dialect = Literal[
@@ -200,22 +203,33 @@ class AgentSessionSettings(TypedDict, total=False):
     """The time for a whole turn. In seconds. Default: no limit."""
     session_budget: Budget | None
     """The most that all turns of the session may use together: `tokens`, `output_tokens`, `steps`, `tool_calls`,
-    `seconds`. The turn that exceeds it is cancelled. That turn and every later prompt fail with `BudgetExceeded`.
-    Default: no limit."""
+    `seconds`, `usd`. The turn that exceeds it is cancelled. That turn and every later prompt fail with
+    `BudgetExceeded`. Default: no limit."""
+    prices: Mapping[str, Mapping[str, float]] | StrPath | None
+    """The prices of models in US dollars for a million tokens, by the names that the agent has for its models. A price
+    has `input` and `output`, and if they differ from `input`, `cache_read` and `cache_write`. `*` is any other model.
+    With agents that report tokens and no costs, `result.cost` and the limit `usd` of budgets use them. The path of a
+    TOML file has a table for each model. Default: none."""
     telemetry: bool | Telemetry | TracerSource | MeterSource | None
     """Makes spans and metrics of OpenTelemetry for each turn, its steps and its tool calls. Handlers run in these
     spans, and the agent gets the context of the trace. Prompts, answers, arguments and results are left out, unless the
     program asks for them. Default: False."""
     max_line_bytes: int | None
-    """The longest line that the agent may send. A longer one ends the session with `ProtocolError`. In bytes, at least
-    1024. Default: 268,435,456 (256 MiB)."""
+    """The longest line that the agent may send. A longer one ends the session with `ProtocolError`, and so does a line
+    with more than 1,048,576 JSON values. In bytes, at least 1024. Default: 268,435,456 (256 MiB)."""
     event_buffer_bytes: int | None
     """The size of the unread events of a turn from which on the agent has to wait. In bytes, at least 1024. Default:
     262,144 (256 KiB)."""
 
 
 class AgentSessionOptions(AgentSessionSettings, total=False):
-    """The options of a session of an `Agent`. None is the same as leaving an option out."""
+    """All options of `Agent.create_session()`. None is the same as leaving an option out.
+
+    >>> options: AgentSessionOptions = {"work_dir": ".", "turn_timeout": 600}
+    >>> async with agent.create_session(**options) as session:
+    ...     print(session.state)
+    idle
+    """
 
     output: Any
     """The value that each turn must return, by its type or JSON Schema. The model returns it with a tool of the SDK if
@@ -236,6 +250,14 @@ class SessionSettings(AgentSessionSettings, total=False):
     """The variables of this process that the agent inherits: all (true), only those that a process needs (false), or
     these and those of a list. In its names, `*` stands for any characters. A process needs `PATH`, `HOME`, `TMPDIR`,
     the locale and the time zone, and on Windows those of the system. Default: True."""
+    auth: str | None
+    """The login that an agent of ACP gets if it requires one: `none`, `auto`, or the ID of a login method of the agent.
+    `auto` selects the method whose key is in `env`, for example `CODEX_API_KEY`. `kimi-agent login` runs methods that
+    need a terminal. Agents without ACP raise `Unsupported`. Default: "none"."""
+    place: Place | Mapping[str, Any] | None
+    """The place in which the agent runs, for example a sandbox, a container, or another machine. Paths in options and
+    events are always those of this program. Not over Kimi Code's server. Default: this machine, as a child of this
+    program."""
     on_stderr: StderrHandler | None
     """Gets the lines that the agent writes to stderr, in order. If it fails, the failure is logged. Default: the last
     lines are kept for errors."""
@@ -280,8 +302,8 @@ class PromptSettings(TypedDict, total=False):
     """The longest time without a message from the agent. Time in which the agent waits for this program does not count.
     In seconds. Default: the session's `idle_timeout`."""
     budget: Budget | None
-    """The most that the turn may use: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`. A turn that exceeds
-    it is cancelled and fails with `BudgetExceeded`. Default: no limit."""
+    """The most that the turn may use: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`, `usd`. A turn that
+    exceeds it is cancelled and fails with `BudgetExceeded`. Default: no limit."""
 
 
 class PromptOptions(PromptSettings, total=False):
@@ -303,8 +325,8 @@ class OneShotSettings(SessionSettings, total=False):
     """The time for the whole turn. The start of the agent does not count. In seconds. Default: the session's
     `turn_timeout`."""
     budget: Budget | None
-    """The most that the turn may use: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`. A turn that exceeds
-    it is cancelled and fails with `BudgetExceeded`. Default: no limit."""
+    """The most that the turn may use: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`, `usd`. A turn that
+    exceeds it is cancelled and fails with `BudgetExceeded`. Default: no limit."""
 
 
 class OneShotOptions(OneShotSettings, SessionOptions, total=False):
@@ -382,6 +404,14 @@ class JobSettings(TypedDict, total=False):
     """The variables of this process that the agent inherits: all (true), only those that a process needs (false), or
     these and those of a list. In its names, `*` stands for any characters. A process needs `PATH`, `HOME`, `TMPDIR`,
     the locale and the time zone, and on Windows those of the system. Default: True."""
+    auth: str | None
+    """The login that an agent of ACP gets if it requires one: `none`, `auto`, or the ID of a login method of the agent.
+    `auto` selects the method whose key is in `env`, for example `CODEX_API_KEY`. `kimi-agent login` runs methods that
+    need a terminal. Agents without ACP raise `Unsupported`. Default: "none"."""
+    place: Place | Mapping[str, Any] | None
+    """The place in which the agent runs, for example a sandbox, a container, or another machine. Paths in options and
+    events are always those of this program. Not over Kimi Code's server. Default: this machine, as a child of this
+    program."""
     mcp_configs: Sequence[Mapping[str, Any]] | None
     """Configurations of MCP servers, each of the form `{"mcpServers": {…}}`. They may hold keys, so the agent reads
     them from private files. Default: the user's own."""
@@ -439,14 +469,19 @@ class JobSettings(TypedDict, total=False):
     """The time for a whole turn. In seconds. Default: no limit."""
     session_budget: Budget | None
     """The most that all turns of the session may use together: `tokens`, `output_tokens`, `steps`, `tool_calls`,
-    `seconds`. The turn that exceeds it is cancelled. That turn and every later prompt fail with `BudgetExceeded`.
-    Default: no limit."""
+    `seconds`, `usd`. The turn that exceeds it is cancelled. That turn and every later prompt fail with
+    `BudgetExceeded`. Default: no limit."""
+    prices: Mapping[str, Mapping[str, float]] | StrPath | None
+    """The prices of models in US dollars for a million tokens, by the names that the agent has for its models. A price
+    has `input` and `output`, and if they differ from `input`, `cache_read` and `cache_write`. `*` is any other model.
+    With agents that report tokens and no costs, `result.cost` and the limit `usd` of budgets use them. The path of a
+    TOML file has a table for each model. Default: none."""
     redact: Sequence[str | Pattern[str]] | None
     """Regular expressions of further secrets, which a recording shows as `***`. They match in each text of a message;
     look-around is not supported. Default: only what the SDK knows as secret."""
     max_line_bytes: int | None
-    """The longest line that the agent may send. A longer one ends the session with `ProtocolError`. In bytes, at least
-    1024. Default: 268,435,456 (256 MiB)."""
+    """The longest line that the agent may send. A longer one ends the session with `ProtocolError`, and so does a line
+    with more than 1,048,576 JSON values. In bytes, at least 1024. Default: 268,435,456 (256 MiB)."""
     event_buffer_bytes: int | None
     """The size of the unread events of a turn from which on the agent has to wait. In bytes, at least 1024. Default:
     262,144 (256 KiB)."""
@@ -472,6 +507,14 @@ class AgentOptions(TypedDict, total=False):
     """The variables of this process that the agent inherits: all (true), only those that a process needs (false), or
     these and those of a list. In its names, `*` stands for any characters. A process needs `PATH`, `HOME`, `TMPDIR`,
     the locale and the time zone, and on Windows those of the system. Default: True."""
+    auth: str | None
+    """The login that an agent of ACP gets if it requires one: `none`, `auto`, or the ID of a login method of the agent.
+    `auto` selects the method whose key is in `env`, for example `CODEX_API_KEY`. `kimi-agent login` runs methods that
+    need a terminal. Agents without ACP raise `Unsupported`. Default: "none"."""
+    place: Place | Mapping[str, Any] | None
+    """The place in which the agent runs, for example a sandbox, a container, or another machine. Paths in options and
+    events are always those of this program. Not over Kimi Code's server. Default: this machine, as a child of this
+    program."""
     on_stderr: StderrHandler | None
     """Gets the lines that the agent writes to stderr, in order. If it fails, the failure is logged. Default: the last
     lines are kept for errors."""

@@ -42,6 +42,10 @@ class PolicyVerdict:
     """The part of the call that decided: a simple command, a path, an address or the name of a tool."""
 
 
+def _wrong(problem: str) -> InvalidOption:
+    return InvalidOption(f"invalid option `policy`: {problem}", "policy")
+
+
 class Policy:
     """Rules that decide which tool calls an agent may make, for the option `policy`.
 
@@ -67,13 +71,14 @@ class Policy:
         if rules in ("read-only", "edit-files"):
             rules = {"extends": rules}
         if isinstance(rules, (str, os.PathLike)):
-            raise InvalidOption(f"policy: to read a file, write `Policy.load({os.fspath(rules)!r})`", "policy")
+            presets = 'there are "read-only" and "edit-files"; to read a file, write `Policy.load(path)`'
+            raise _wrong(f'there is no preset "{os.fspath(rules)}"; {presets}')
         if not isinstance(rules, Mapping):
-            raise InvalidOption(f"policy: expected a mapping with rules, got {rules!r}", "policy")
+            raise _wrong(f"expected a mapping with rules, got {rules!r}")
         try:
             given = to_jsonable(rules)
         except TypeError as error:
-            raise InvalidOption(f"policy: {error}", "policy") from None
+            raise _wrong(str(error)) from None
         self._read(given)
 
     def _read(self, given: Any) -> None:
@@ -104,7 +109,7 @@ class Policy:
         try:
             given = to_jsonable(os.fspath(path))
         except TypeError as error:
-            raise InvalidOption(f"policy: {option_problem('policy', path, error)}", "policy") from None
+            raise _wrong(option_problem("policy", path, error)) from None
         policy._read(given)
         return policy
 

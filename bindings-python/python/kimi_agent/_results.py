@@ -10,7 +10,7 @@ from ._output import T_co
 
 if TYPE_CHECKING:
     from ._output import OutputCheck
-    from ._wire import Content, TokenUsage, ToolCallInfo
+    from ._wire import Content, Cost, Plan, TokenUsage, ToolCallInfo
 
 __all__ = [
     "Capabilities",
@@ -152,6 +152,12 @@ class PromptResult(Generic[T_co]):
     stop_reason: str | None = None
     """Why the turn ended, in the agent's own word: over ACP "end_turn", "max_tokens", "max_turn_requests", "refusal",
     "cancelled" or another one; over Wire the status. None if the agent did not say."""
+    plan: Plan | None = None
+    """The agent's last plan of the turn, without unknown fields. At most its first 1,000 entries, whose texts together
+    take at most 256 KiB. None if the agent sent none."""
+    cost: Cost | None = None
+    """The cost of the turn: as the agent reported it, or the price of its tokens by the option `prices`. None if
+    neither is known, or if the agent reported several currencies."""
 
     def raise_for_status(self) -> FinishedResult[T_co]:
         """Returns this result if the turn has finished. A turn with the option `output` then has a value.
@@ -219,6 +225,8 @@ def result_of(outcome: dict[str, Any]) -> PromptResult[Any]:
         [HandlerFailure(**failure) for failure in outcome["handler_failures"]],
         outcome["output"],
         outcome["stop_reason"],
+        outcome["plan"],
+        outcome["cost"],
     )
 
 
@@ -334,3 +342,5 @@ class SessionInfo:
     """The title that the agent gave the session, if any."""
     updated_at: str | None
     """The time of the last activity in ISO 8601, if the agent says it."""
+    archived: bool | None = None
+    """Whether the session is archived, if the agent says it."""

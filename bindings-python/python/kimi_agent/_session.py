@@ -106,8 +106,9 @@ class Turn(Stream, Generic[T_co]):
     def text_stream(self) -> TextStream:
         """Iterates over the answer's text as it comes: `async for piece in turn.text_stream` gives plain strings.
 
-        No piece is empty. Thoughts and the text of subagents are left out. It reads the turn, so a loop over the turn
-        cannot read it at the same time.
+        No piece is empty. Thoughts and the text of subagents are left out. If the agent names its messages, a blank
+        line is between two messages of one step. It reads the turn, so a loop over the turn cannot read it at the same
+        time.
         """
         return TextStream(self)
 
@@ -686,14 +687,15 @@ def create_session(*, output: OutputType[V] | None = None, **options: Unpack[Ses
 
 
 def _begin_one_shot(
-    content: str | list[dict[str, Any]],
-    own: dict[str, Any],
+    given: UserInput,
+    limits: Mapping[str, Any],
     mailbox: _native.Mailbox,
     key: int,
     options: Mapping[str, Any],
     callbacks: Callbacks,
 ) -> _native.Turn:
     try:
+        own, content = encode_prompt_options(limits), encode_input(given)
         if options.get("telemetry") is not None:
             start = _native.Session.begin_one_shot(content, own, options)
             own = current_mailbox().with_span(key, start, own)
@@ -731,9 +733,8 @@ def prompt(content: UserInput, *, output: OutputType[V] | None = None, **options
     rest: dict[str, Any] = {name: value for name, value in options.items() if name not in ONE_SHOT}
     rest["output"] = output
     try:
-        called(_native.check_names, list(rest))
-        own = encode_prompt_options({name: options.get(name) for name in ONE_SHOT})
-        native, mailbox, handlers = begun(rest, partial(_begin_one_shot, encode_input(content), own))
+        limits = {name: options.get(name) for name in ONE_SHOT}
+        native, mailbox, handlers = begun(rest, partial(_begin_one_shot, content, limits))
     finally:
         del rest
         # As in begun().

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from . import _native
 from ._errors import KimiAgentError, from_native
 from ._handlers import serving_job
-from ._hints import not_iterable
+from ._hints import CoroutinesOnly, Property
 from ._holders import Waits
 from ._loop import LoopMailbox, called, in_this_process
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from ._wire import Event
 
-__all__ = ["EventIterator", "Step", "Steps", "Stream", "TextStream"]
+__all__ = ["EventIterator", "Pieces", "Step", "Steps", "Stream", "TextStream"]
 
 T = TypeVar("T")
 
 
-class Stream:
+class Stream(CoroutinesOnly):
     """The events of a turn or a replay. Internal: `Turn` and `Replay` are its public forms.
 
     Coroutines that wait here release the stream when they are cancelled (`del self`): their task has left the turn,
@@ -77,11 +77,6 @@ class Stream:
     def __reduce__(self) -> NoReturn:
         # The end of a copy would end the turn.
         raise TypeError(f"a {type(self).__name__} can be neither copied nor pickled")
-
-    if not TYPE_CHECKING:
-
-        def __iter__(self) -> NoReturn:
-            not_iterable(self, "`async for`; plain `for` needs the blocking API, `kimi_agent.sync`")
 
     def _wake(self) -> None:
         """There is something to fetch."""
@@ -146,7 +141,7 @@ class Stream:
         return self._waiter
 
 
-class EventIterator:
+class EventIterator(CoroutinesOnly):
     """The events of a turn or a replay, one by one. Leaving it leaves the events to a later reader.
 
     `async for event in turn` makes it.
@@ -212,7 +207,32 @@ class EventIterator:
             stream._stop_reading(self)
 
 
-class TextStream:
+class Pieces:
+    """The pieces of the answer's text in events, with a blank line between two messages of one step. Internal."""
+
+    __slots__ = ("_message", "_step_begin", "_text_part")
+
+    def __init__(self) -> None:
+        from ._wire import StepBegin, TextPart
+
+        self._step_begin, self._text_part = StepBegin, TextPart
+        # The message of the last piece, if the agent sends ids.
+        self._message: str | None = None
+
+    def of(self, event: Event) -> str:
+        """Returns the piece in an event. Empty if there is none."""
+        if isinstance(event, self._text_part):
+            message = event.message_id
+            if message is None or not event.text or message == self._message:
+                return event.text
+            before, self._message = self._message, message
+            return event.text if before is None else f"\n\n{event.text}"
+        if isinstance(event, self._step_begin):
+            self._message = None
+        return ""
+
+
+class TextStream(Property, CoroutinesOnly):
     """The answer's text, piece by piece, as plain strings: neither thoughts nor text of subagents.
 
     `Turn.text_stream` returns it.
@@ -222,14 +242,12 @@ class TextStream:
     There are 3 files.
     """
 
-    __slots__ = ("_events", "_stream", "_text_part")
+    __slots__ = ("_events", "_pieces", "_stream")
 
     def __init__(self, stream: Stream) -> None:
-        from ._wire import TextPart
-
         self._stream = stream
         self._events: EventIterator | None = None
-        self._text_part = TextPart
+        self._pieces = Pieces()
 
     def __aiter__(self) -> Self:
         return self
@@ -239,9 +257,9 @@ class TextStream:
             self._events = EventIterator(self._stream)
         try:
             while True:
-                event = await self._events.__anext__()
-                if isinstance(event, self._text_part) and event.text:
-                    return event.text
+                piece = self._pieces.of(await self._events.__anext__())
+                if piece:
+                    return piece
         except asyncio.CancelledError:
             # As in Stream: the traceback does not keep the turn.
             del self
@@ -259,7 +277,7 @@ class TextStream:
             await self._events.aclose()
 
 
-class Steps:
+class Steps(Property, CoroutinesOnly):
     """The steps of a turn, one by one. The next step passes over the unread events of the step before it.
 
     `Turn.steps` returns it.
@@ -317,7 +335,7 @@ class Steps:
             self._stream._stop_reading(self)
 
 
-class Step:
+class Step(CoroutinesOnly):
     """One step of a turn: a call of the model, and the tools that it asked for. `async for` gives its events.
 
     `Turn.steps` gives the steps.

@@ -31,6 +31,7 @@ __all__ = [
     "CompactionEnd",
     "Content",
     "ContentPart",
+    "Cost",
     "DiffDisplayBlock",
     "DisplayBlock",
     "Event",
@@ -49,7 +50,9 @@ __all__ = [
     "MCPStatus",
     "MediaURL",
     "Notification",
+    "Plan",
     "PlanDisplay",
+    "PlanEntry",
     "PolicyDecision",
     "Question",
     "QuestionOption",
@@ -57,6 +60,7 @@ __all__ = [
     "ReadFileRequest",
     "RejectedTool",
     "Request",
+    "ResourcePart",
     "ServerInfo",
     "ShellDisplayBlock",
     "SlashCommand",
@@ -153,19 +157,22 @@ class TextPart(Message):
     There are 3 files.
     """
 
-    __slots__ = ("text",)
-    __match_args__ = ("text",)
+    __slots__ = ("text", "message_id")
+    __match_args__ = ("text", "message_id")
 
     text: str
     """The text."""
+    message_id: str | None
+    """The id of the message that the part belongs to, if the agent sends it."""
 
     _tag = "text"
     _wire_type = "ContentPart"
-    _fields = {"text": None}
+    _fields = {"text": None, "message_id": None}
     _required = frozenset({"text"})
 
-    def __init__(self, text: str, extra: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, text: str, message_id: str | None = None, extra: Mapping[str, Any] | None = None) -> None:
         keep(self, "text", text)
+        keep(self, "message_id", message_id)
         keep(self, "extra", extra or _NOTHING)
 
 
@@ -181,22 +188,31 @@ class ThinkPart(Message):
     First a list.
     """
 
-    __slots__ = ("think", "encrypted")
-    __match_args__ = ("think", "encrypted")
+    __slots__ = ("think", "encrypted", "message_id")
+    __match_args__ = ("think", "encrypted", "message_id")
 
     think: str
     """The text of the thinking."""
     encrypted: str | None
     """Its encrypted form or signature, if the provider sends one."""
+    message_id: str | None
+    """The id of the message that the part belongs to, if the agent sends it."""
 
     _tag = "think"
     _wire_type = "ContentPart"
-    _fields = {"think": None, "encrypted": None}
+    _fields = {"think": None, "encrypted": None, "message_id": None}
     _required = frozenset({"think"})
 
-    def __init__(self, think: str, encrypted: str | None = None, extra: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        think: str,
+        encrypted: str | None = None,
+        message_id: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
         keep(self, "think", think)
         keep(self, "encrypted", encrypted)
+        keep(self, "message_id", message_id)
         keep(self, "extra", extra or _NOTHING)
 
 
@@ -298,6 +314,55 @@ class VideoURLPart(Message):
 
     def __init__(self, video_url: MediaURL, extra: Mapping[str, Any] | None = None) -> None:
         keep(self, "video_url", video_url)
+        keep(self, "extra", extra or _NOTHING)
+
+
+class ResourcePart(Message):
+    """A resource: a file, or anything else with an address. Its content is `text` or `data`; without both it is a link.
+
+    >>> ResourcePart("issue:7", text="The parser fails on empty lines.").uri
+    'issue:7'
+    """
+
+    __slots__ = ("uri", "name", "text", "data", "mime_type", "size")
+    __match_args__ = ("uri", "name", "text", "data", "mime_type", "size")
+
+    uri: str
+    """The address: a URL such as `file:///srv/app/main.py`, or another URI."""
+    name: str | None
+    """The name of the file, if the resource is one. An agent that takes no texts of resources gets a link to such a
+    part.
+    """
+    text: str | None
+    """The content, if it is text."""
+    data: str | None
+    """The content in base64, if it is not text."""
+    mime_type: str | None
+    """The media type, for example `text/markdown`."""
+    size: int | None
+    """The size of the file in bytes, if the resource is a file."""
+
+    _tag = "resource"
+    _wire_type = "ContentPart"
+    _fields = {"uri": None, "name": None, "text": None, "data": None, "mime_type": None, "size": None}
+    _required = frozenset({"uri"})
+
+    def __init__(
+        self,
+        uri: str,
+        name: str | None = None,
+        text: str | None = None,
+        data: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        keep(self, "uri", uri)
+        keep(self, "name", name)
+        keep(self, "text", text)
+        keep(self, "data", data)
+        keep(self, "mime_type", mime_type)
+        keep(self, "size", size)
         keep(self, "extra", extra or _NOTHING)
 
 
@@ -937,6 +1002,40 @@ class MCPStatus(Message):
         keep(self, "extra", extra or _NOTHING)
 
 
+class Cost(Message):
+    """An amount of money.
+
+    >>> cost = Cost(0.25, "USD", "reported")
+    >>> print(cost.amount, cost.currency)
+    0.25 USD
+    """
+
+    __slots__ = ("amount", "currency", "source")
+    __match_args__ = ("amount", "currency", "source")
+
+    amount: float
+    """The amount."""
+    currency: str
+    """The currency, for example `USD`, or another unit that the agent counts in, for example `credits`."""
+    source: Literal["reported", "estimated"] | str
+    """The origin of the amount: the agent (`reported`), or tokens times the option `prices` (`estimated`)."""
+
+    _fields = {"amount": None, "currency": None, "source": None}
+    _required = frozenset({"amount", "currency", "source"})
+
+    def __init__(
+        self,
+        amount: float,
+        currency: str,
+        source: Literal["reported", "estimated"] | str,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        keep(self, "amount", amount)
+        keep(self, "currency", currency)
+        keep(self, "source", source)
+        keep(self, "extra", extra or _NOTHING)
+
+
 class StatusUpdate(Message):
     """The state of the session has changed. A field that is absent has not changed.
 
@@ -956,6 +1055,7 @@ class StatusUpdate(Message):
         "message_id",
         "plan_mode",
         "mcp_status",
+        "cost",
     )
     __match_args__ = (
         "context_usage",
@@ -965,6 +1065,7 @@ class StatusUpdate(Message):
         "message_id",
         "plan_mode",
         "mcp_status",
+        "cost",
     )
 
     context_usage: float | None
@@ -981,6 +1082,8 @@ class StatusUpdate(Message):
     """Whether plan mode is on. Since Wire 1.4."""
     mcp_status: MCPStatus | None
     """The state of the MCP servers. Since Wire 1.5."""
+    cost: Cost | None
+    """The cost of the session so far."""
 
     _wire_type = "StatusUpdate"
     _fields = {
@@ -991,6 +1094,7 @@ class StatusUpdate(Message):
         "message_id": None,
         "plan_mode": None,
         "mcp_status": MCPStatus.from_payload,
+        "cost": Cost.from_payload,
     }
 
     def __init__(
@@ -1002,6 +1106,7 @@ class StatusUpdate(Message):
         message_id: str | None = None,
         plan_mode: bool | None = None,
         mcp_status: MCPStatus | None = None,
+        cost: Cost | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         keep(self, "context_usage", context_usage)
@@ -1011,6 +1116,7 @@ class StatusUpdate(Message):
         keep(self, "message_id", message_id)
         keep(self, "plan_mode", plan_mode)
         keep(self, "mcp_status", mcp_status)
+        keep(self, "cost", cost)
         keep(self, "extra", extra or _NOTHING)
 
 
@@ -1132,7 +1238,7 @@ class PlanDisplay(Message):
     content: str
     """The plan, in Markdown."""
     file_path: str
-    """The path of the file with the plan."""
+    """The path of the file with the plan. Empty if there is no file."""
 
     _wire_type = "PlanDisplay"
     _fields = {"content": None, "file_path": None}
@@ -1141,6 +1247,78 @@ class PlanDisplay(Message):
     def __init__(self, content: str, file_path: str, extra: Mapping[str, Any] | None = None) -> None:
         keep(self, "content", content)
         keep(self, "file_path", file_path)
+        keep(self, "extra", extra or _NOTHING)
+
+
+class PlanEntry(Message):
+    """An entry of a plan.
+
+    Since Wire 1.0.
+
+    >>> entry = PlanEntry("Write tests", "pending", priority="high")
+    >>> print(entry.status, entry.content)
+    pending Write tests
+    """
+
+    __slots__ = ("content", "status", "priority")
+    __match_args__ = ("content", "status", "priority")
+
+    content: str
+    """The text of the entry, for example `Write tests`."""
+    status: Literal["pending", "in_progress", "completed"] | str
+    """The progress of the entry."""
+    priority: Literal["high", "medium", "low"] | str | None
+    """The importance of the entry, if the agent names it."""
+
+    _fields = {"content": None, "status": None, "priority": None}
+    _required = frozenset({"content", "status"})
+
+    def __init__(
+        self,
+        content: str,
+        status: Literal["pending", "in_progress", "completed"] | str,
+        priority: Literal["high", "medium", "low"] | str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        keep(self, "content", content)
+        keep(self, "status", status)
+        keep(self, "priority", priority)
+        keep(self, "extra", extra or _NOTHING)
+
+
+class Plan(Message):
+    """The agent's plan. It replaces the plan before it. The SDK makes it of a to-do list that a tool shows over Wire.
+
+    Since Wire 1.0.
+
+    >>> event = Plan([PlanEntry("Write tests", "completed"), PlanEntry("Fix the bug", "in_progress")])
+    >>> print([entry.content for entry in event.entries if entry.status != "completed"])
+    ['Fix the bug']
+    """
+
+    __slots__ = ("entries", "plan_id", "removed")
+    __match_args__ = ("entries", "plan_id", "removed")
+
+    entries: list[PlanEntry]
+    """The entries, in order."""
+    plan_id: str | None
+    """The id of the plan, if the agent names one. A plan replaces only the plan with the same id."""
+    removed: bool | None
+    """Whether the agent has removed the plan. It has no entries then."""
+
+    _wire_type = "Plan"
+    _fields = {"entries": listed(PlanEntry.from_payload), "plan_id": None, "removed": None}
+
+    def __init__(
+        self,
+        entries: list[PlanEntry] | None = None,
+        plan_id: str | None = None,
+        removed: bool | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        keep(self, "entries", [] if entries is None else entries)
+        keep(self, "plan_id", plan_id)
+        keep(self, "removed", removed)
         keep(self, "extra", extra or _NOTHING)
 
 
@@ -2469,6 +2647,7 @@ ContentPart = Union[
     ImageURLPart,
     AudioURLPart,
     VideoURLPart,
+    ResourcePart,
     UnknownContentPart,
 ]
 """A part of a message: of the user's input, of the model's answer, or of a tool's output."""
@@ -2503,6 +2682,7 @@ Event = Union[
     ImageURLPart,
     AudioURLPart,
     VideoURLPart,
+    ResourcePart,
     UnknownContentPart,
     TurnBegin,
     TurnEnd,
@@ -2517,6 +2697,7 @@ Event = Union[
     StatusUpdate,
     Notification,
     PlanDisplay,
+    Plan,
     HookTriggered,
     HookResolved,
     BtwBegin,
@@ -2545,6 +2726,7 @@ _CONTENT_PARTS: Mapping[str, type[Message]] = {
     "image_url": ImageURLPart,
     "audio_url": AudioURLPart,
     "video_url": VideoURLPart,
+    "resource": ResourcePart,
 }
 _DISPLAY_BLOCKS: Mapping[str, type[Message]] = {
     "brief": BriefDisplayBlock,
@@ -2568,6 +2750,7 @@ _EVENTS: Mapping[str, Callable[[Any], Any]] = {
     "StatusUpdate": StatusUpdate.from_payload,
     "Notification": Notification.from_payload,
     "PlanDisplay": PlanDisplay.from_payload,
+    "Plan": Plan.from_payload,
     "HookTriggered": HookTriggered.from_payload,
     "HookResolved": HookResolved.from_payload,
     "BtwBegin": BtwBegin.from_payload,

@@ -112,8 +112,9 @@ class Turn(Waiter[T_co]):
     def text_stream(self) -> TextStream:
         """Iterates over the answer's text as it comes: `for piece in turn.text_stream` gives plain strings.
 
-        No piece is empty. Thoughts and the text of subagents are left out. It reads the turn, so a loop over the turn
-        cannot read it at the same time.
+        No piece is empty. Thoughts and the text of subagents are left out. If the agent names its messages, a blank
+        line is between two messages of one step. It reads the turn, so a loop over the turn cannot read it at the same
+        time.
         """
         return TextStream(self._inner)
 
@@ -571,7 +572,7 @@ class Agent(Owner[_agent.Agent]):
 
         Args:
             output: The value that each turn of the session must return, as for `create_session`. Default: None.
-            options: The options of `create_session` without those of the agent's process.
+            options: All options of `AgentSessionOptions`: those of `create_session`, except for the agent's process.
 
         Returns:
             The session.
@@ -597,13 +598,13 @@ class Agent(Owner[_agent.Agent]):
         Args:
             session_id: The id of the session.
             output: The value that each turn of the session must return, as for `create_session`. Default: None.
-            options: The options of `create_session`.
+            options: All options of `AgentSessionOptions`, except `session_id`.
 
         Returns:
             The session.
 
         Raises:
-            InvalidOption: An option is wrong, or belongs to `open_agent`.
+            InvalidOption: The id is missing, or an option is wrong or belongs to `open_agent`.
 
         >>> session = agent.create_session(work_dir=".")
         >>> session_id = session.id
@@ -625,7 +626,7 @@ class Agent(Owner[_agent.Agent]):
         Args:
             session_id: The id of the other session.
             output: The value that each turn of the session must return, as for `create_session`. Default: None.
-            options: The options of `create_session`.
+            options: All options of `AgentSessionOptions`, except `session_id`.
 
         Returns:
             The session. It has an id of its own.
@@ -643,19 +644,20 @@ class Agent(Owner[_agent.Agent]):
         del options
         return Session(opened(opening))
 
-    def list_sessions(self, work_dir: StrPath | None = None) -> list[SessionInfo]:
+    def list_sessions(self, work_dir: StrPath | None = None, *, archived: bool = False) -> list[SessionInfo]:
         """Returns the sessions that the agent has stored, also those of other processes.
 
         Args:
             work_dir: Only sessions of this directory. Default: all.
+            archived: Whether to return the archived sessions instead. Default: False.
 
         Raises:
-            Unsupported: The agent cannot list sessions. Over Wire no agent can.
+            Unsupported: The agent cannot list sessions, or cannot archive them. Over Wire no agent can.
 
         >>> for info in agent.list_sessions():
         ...     print(info.id, info.title)
         """
-        return run(self._inner.list_sessions(work_dir))
+        return run(self._inner.list_sessions(work_dir, archived=archived))
 
     def delete_session(self, session_id: str, /) -> None:
         """Deletes a stored session with its messages. If it is open in this program, close it first.
@@ -673,6 +675,62 @@ class Agent(Owner[_agent.Agent]):
         >>> agent.delete_session(session.id)
         """
         run(self._inner.delete_session(session_id))
+
+    def rename_session(self, session_id: str, title: str, /) -> str:
+        """Gives a stored session another title. The session can be open.
+
+        Args:
+            session_id: The id of the session.
+            title: The new title.
+
+        Returns:
+            The title that the agent has stored. It can differ from the argument, for example in its length.
+
+        Raises:
+            InvalidOption: The id or the title is empty.
+            Unsupported: The agent cannot rename sessions. Over Wire no agent can.
+            RpcError: The agent refuses, for example because the session does not exist.
+
+        >>> session = agent.create_session(work_dir=".")
+        >>> agent.rename_session(session.id, "Repair of the parser")
+        'Repair of the parser'
+        """
+        return run(self._inner.rename_session(session_id, title))
+
+    def archive_session(self, session_id: str, /) -> None:
+        """Hides a stored session from `list_sessions`. Its messages are kept. If it is open, the agent closes it.
+
+        Args:
+            session_id: The id of the session.
+
+        Raises:
+            InvalidOption: The id is empty.
+            Unsupported: The agent cannot archive sessions. Over Wire no agent can.
+            RpcError: The agent refuses, for example because the session does not exist.
+
+        >>> session = agent.create_session(work_dir=".")
+        >>> session.close()
+        >>> agent.archive_session(session.id)
+        >>> [info.archived for info in agent.list_sessions(archived=True)]
+        [True]
+        """
+        run(self._inner.archive_session(session_id))
+
+    def unarchive_session(self, session_id: str, /) -> None:
+        """Shows an archived session in `list_sessions` again. It does not open the session.
+
+        Args:
+            session_id: The id of the session.
+
+        Raises:
+            InvalidOption: The id is empty.
+            Unsupported: The agent cannot archive sessions. Over Wire no agent can.
+            RpcError: The agent refuses, for example because the session does not exist.
+
+        >>> for info in agent.list_sessions(archived=True):
+        ...     agent.unarchive_session(info.id)
+        """
+        run(self._inner.unarchive_session(session_id))
 
     def close(self, timeout: Seconds = None) -> None:
         """Closes all sessions and waits until no process is left. Does nothing if the agent is closed.

@@ -50,6 +50,11 @@ impl<'a> Fields<'a> {
         wrong(&self.place, format_args!("\"{}{name}\" {what}", self.within))
     }
 
+    /// Returns a copy of a member that is passed on unread.
+    pub(crate) fn value(&self, name: &str) -> Value {
+        self.map.get(name).cloned().unwrap_or_default()
+    }
+
     pub(crate) fn get(&self, name: &'static str) -> Option<&'a Value> {
         self.known.borrow_mut().push(name);
         self.map.get(name)

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::cut::At;
 use super::fields::{Fields, Wrong, a, wrong};
 use super::release;
-use super::types::{Failure, Profile};
+use super::types::{Failure, Login, Profile};
 use crate::dialect::Release;
 use crate::dialect::WireVersion;
 use crate::messages::{SlashCommand, StatusUpdate};
@@ -314,8 +314,31 @@ fn profile(fields: &Fields<'_>) -> Result<(Option<Release>, Profile), Wrong> {
     profile.questions = fields.flag("questions")?.unwrap_or(profile.questions);
     profile.session_files = fields.flag("session_files")?.unwrap_or(profile.session_files);
     profile.forms = fields.flag("forms")?.unwrap_or(profile.forms);
+    profile.embedded_context = fields.flag("embedded_context")?.unwrap_or(profile.embedded_context);
+    profile.login = login(fields)?;
+    profile.sessions_per_page = match fields.whole("sessions_per_page")?.map(usize::try_from) {
+        None => None,
+        Some(Ok(size)) if size > 0 => Some(size),
+        Some(_) => return Err(fields.wrong("sessions_per_page", "must be a whole number from 1 on")),
+    };
     profile.silent = fields.flag("silent_errors")?.unwrap_or(profile.silent);
     Ok((release, profile))
+}
+
+/// Reads the ways to log in. `variables` of a way are not sent.
+fn login(fields: &Fields<'_>) -> Result<Login, Wrong> {
+    let Some(given) = fields.object("login")? else { return Ok(Login::default()) };
+    let mut login = Login { is_required: given.flag("required")?.unwrap_or(true), ..Login::default() };
+    for method in given.list("methods")?.into_iter().flatten() {
+        let method = Fields::new("login.methods", method)?;
+        let id = method.required_text("id")?;
+        let variables = method.texts("variables")?.unwrap_or_default();
+        let members = method.names().filter(|name| *name != "variables");
+        login.methods.push(members.map(|name| (name.to_owned(), method.value(name))).collect());
+        login.variables.push((id, variables));
+    }
+    given.finish()?;
+    Ok(login)
 }
 
 fn decoded<T: serde::de::DeserializeOwned + Default>(value: Option<Value>) -> T {
@@ -558,7 +581,9 @@ fn usage(fields: &Fields<'_>) -> Result<Value, Wrong> {
     }
     usage.finish()?;
     let mut status = Map::new();
-    for name in ["context_usage", "context_tokens", "max_context_tokens", "message_id", "plan_mode", "mcp_status"] {
+    for name in
+        ["context_usage", "context_tokens", "max_context_tokens", "message_id", "plan_mode", "mcp_status", "cost"]
+    {
         if let Some(value) = fields.get(name) {
             status.insert(name.to_owned(), value.clone());
         }

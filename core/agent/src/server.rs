@@ -389,6 +389,7 @@ impl Server {
                     message_id: None,
                     plan_mode: Some(self.plan_mode),
                     mcp_status: None,
+                    cost: None,
                     extra: Default::default(),
                 });
                 self.respond(id, json!({"status": "ok", "plan_mode": self.plan_mode}));

@@ -294,7 +294,12 @@ impl Agent {
     fn part(&mut self, thinking: bool, text: String) -> Flow {
         self.begin_step()?;
         let part = match thinking {
-            true => ContentPart::Think(ThinkPart { think: text, encrypted: None, extra: Default::default() }),
+            true => ContentPart::Think(ThinkPart {
+                think: text,
+                encrypted: None,
+                message_id: None,
+                extra: Default::default(),
+            }),
             false => ContentPart::text(text),
         };
         self.server.event(part);

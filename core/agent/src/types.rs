@@ -42,8 +42,14 @@ pub struct Profile {
     pub questions: bool,
     /// Whether the agent asks by a form, if the protocol has forms and the client answers them.
     pub(crate) forms: bool,
+    /// Whether the agent takes embedded resources, if it speaks ACP.
+    pub(crate) embedded_context: bool,
     /// Whether the agent writes records of turns into `KIMI_CODE_HOME`, as Kimi Code does.
     pub(crate) session_files: bool,
+    /// The login of the agent, if it speaks ACP.
+    pub(crate) login: Login,
+    /// The number of sessions in a page of their list, if the agent speaks ACP. `None`: all are one page.
+    pub(crate) sessions_per_page: Option<usize>,
     /// Whether invalid calls are ignored instead of refused, as in the first releases.
     pub silent: bool,
 }
@@ -62,7 +68,10 @@ impl Profile {
             steer: true,
             questions: true,
             forms: true,
+            embedded_context: true,
             session_files: false,
+            login: Login::default(),
+            sessions_per_page: None,
             silent: false,
         }
     }
@@ -93,6 +102,17 @@ impl Profile {
     pub(crate) fn is_kimi_code(&self) -> bool {
         self.acp || self.web
     }
+}
+
+/// The login of an agent that speaks ACP.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Login {
+    /// Whether sessions need a login.
+    pub(crate) is_required: bool,
+    /// The ways to log in, as the handshake has them.
+    pub(crate) methods: Vec<Value>,
+    /// Variables of which one must be set, by the id of the way.
+    pub(crate) variables: Vec<(String, Vec<String>)>,
 }
 
 /// The client's parameters in the handshake.

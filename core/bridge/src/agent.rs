@@ -78,12 +78,35 @@ impl BridgeAgent {
         BridgeSession::open_in(key, mailbox, runtime, options, naming, callbacks, origin)
     }
 
-    /// Lists the sessions that the agent has stored; with a directory, only the sessions of it. The ticket ends with
-    /// [`Reply::Sessions`].
-    pub fn list_sessions(&self, work_dir: Option<PathBuf>) -> u64 {
+    /// Lists the sessions that the agent has stored, or the archived ones; with a directory, only the sessions of it. The ticket ends
+    /// with [`Reply::Sessions`].
+    pub fn list_sessions(&self, work_dir: Option<PathBuf>, archived: bool) -> u64 {
         let agent = Arc::clone(&self.agent);
-        self.mailbox
-            .run(&self.runtime, async move { agent.list_sessions(work_dir.as_deref()).await.map(Reply::Sessions) })
+        self.mailbox.run(&self.runtime, async move {
+            let listed = match archived {
+                true => agent.list_archived_sessions(work_dir.as_deref()).await,
+                false => agent.list_sessions(work_dir.as_deref()).await,
+            };
+            listed.map(Reply::Sessions)
+        })
+    }
+
+    /// Gives a session another title. The ticket ends with [`Reply::Text`], the title that the agent has stored.
+    pub fn rename_session(&self, session_id: String, title: String) -> u64 {
+        let agent = Arc::clone(&self.agent);
+        self.mailbox.run(&self.runtime, async move { agent.rename_session(session_id, title).await.map(Reply::Text) })
+    }
+
+    /// Archives a session, or shows an archived session again.
+    pub fn archive_session(&self, session_id: String, archived: bool) -> u64 {
+        let agent = Arc::clone(&self.agent);
+        self.mailbox.run(&self.runtime, async move {
+            match archived {
+                true => agent.archive_session(session_id).await?,
+                false => agent.unarchive_session(session_id).await?,
+            }
+            Ok(Reply::Nothing)
+        })
     }
 
     /// Deletes a session that the agent has stored.

@@ -28,6 +28,7 @@ pub use kimi_agent_protocol::messages::value::RequestOrigin;
 pub use kimi_agent_protocol::messages::{Node, Reflect, written_for_host};
 pub use kimi_agent_protocol::naming::Naming;
 pub use kimi_agent_protocol::options::path_options;
+pub use kimi_agent_protocol::resource::resource_part;
 pub use kimi_agent_protocol::texts::{spelled, text as error_text};
 pub use log::{LogLevel, install_log, set_log_level, set_wire_log};
 pub use mailbox::{Delivery, JobKind, Mailbox, Payload, Reply};

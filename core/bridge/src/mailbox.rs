@@ -101,6 +101,8 @@ pub enum Reply {
     Outcome(Box<PromptResult>),
     /// The sessions that an agent has stored.
     Sessions(Vec<SessionInfo>),
+    /// A text.
+    Text(String),
     /// The next result of a batch. `None` after the last one.
     JobResult(Option<Box<JobResult>>),
 }

@@ -190,8 +190,10 @@ impl BridgeSession {
         if let Some(span) = span {
             host::give_span(&mut prompt, span);
         }
-        let turn = one_shot_on(prompt, options, runtime.clone());
-        Ok(BridgeTurn::new(host::into_inner(turn), mailbox, runtime))
+        let id = host::session_id(&options).map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned);
+        let route = Arc::new(log::Route::new(&id, &mailbox));
+        let turn = one_shot_on(prompt, options, runtime.clone(), id, Box::new(Arc::clone(&route)));
+        Ok(BridgeTurn::of_one_shot(host::into_inner(turn), mailbox, runtime, route))
     }
 
     /// Returns the session once it is open.

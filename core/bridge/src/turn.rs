@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
+use super::log::Route;
 use super::mailbox::{Delivery, Mailbox, Reply};
 use super::{RequestOrigin, next_id};
 use crate::connection::{ManualAnswer, PromptResult, RequestRef, StepTag};
@@ -74,23 +75,42 @@ pub struct BridgeTurn {
     runtime: Handle,
     reader: Mutex<TurnReader>,
     waker: Waker,
+    /// The route of the log records, if the turn has a session of its own. It is dropped after `source`, which can log.
+    _route: Option<Arc<Route>>,
 }
 
 impl BridgeTurn {
+    /// A turn in a session of its own.
+    pub(crate) fn of_one_shot(
+        inner: Arc<TurnInner>,
+        mailbox: Arc<Mailbox>,
+        runtime: Handle,
+        route: Arc<Route>,
+    ) -> Self {
+        let channel = Arc::clone(&inner.channel);
+        Self::of(Source::Turn(inner), channel, mailbox, runtime, Some(route))
+    }
+
     pub(crate) fn new(inner: Arc<TurnInner>, mailbox: Arc<Mailbox>, runtime: Handle) -> Self {
         let channel = Arc::clone(&inner.channel);
-        Self::of(Source::Turn(inner), channel, mailbox, runtime)
+        Self::of(Source::Turn(inner), channel, mailbox, runtime, None)
     }
 
     pub(crate) fn of_replay(replay: Replay, mailbox: Arc<Mailbox>, runtime: Handle) -> Self {
         let channel = Arc::clone(host::replay_channel(&replay));
-        Self::of(Source::Replay(replay), channel, mailbox, runtime)
+        Self::of(Source::Replay(replay), channel, mailbox, runtime, None)
     }
 
-    fn of(source: Source, channel: Arc<EventChannel>, mailbox: Arc<Mailbox>, runtime: Handle) -> Self {
+    fn of(
+        source: Source,
+        channel: Arc<EventChannel>,
+        mailbox: Arc<Mailbox>,
+        runtime: Handle,
+        route: Option<Arc<Route>>,
+    ) -> Self {
         let key = next_id();
         let waker = Waker::from(Arc::new(ReaderWaker { mailbox: Arc::clone(&mailbox), turn: key }));
-        Self { key, source, mailbox, runtime, reader: Mutex::new(TurnReader::new(channel)), waker }
+        Self { key, source, mailbox, runtime, reader: Mutex::new(TurnReader::new(channel)), waker, _route: route }
     }
 
     fn channel(&self) -> &Arc<EventChannel> {

@@ -21,7 +21,7 @@ pub use crate::options::{
     HookSpec, ToolSpec, agent_options, check_names, check_prompt_names, close_timeout, for_session, kind_of,
     on_event_async, parse_content, parse_hook, parse_tool, prompt_options, session_options, too_deep, wrong_type,
 };
-pub use crate::session::{LIVE, TurnInner, one_shot_on};
+pub use crate::session::{LIVE, LoginOffer, TurnInner, one_shot_on};
 pub use crate::telemetry::{GivenSpan, PostingHost, TelemetryHost};
 #[cfg(feature = "testing")]
 pub use crate::testing::cassette::open_cassette;
@@ -46,6 +46,7 @@ use kimi_agent_protocol::telemetry::{SpanStart, TraceContext};
 use crate::Error;
 #[cfg(feature = "batch")]
 use crate::batch::{self, Batch, BatchOptions, Job};
+use crate::dialect::AuthMethod;
 use crate::messages::Content;
 use crate::recording::RecordingFile;
 use crate::telemetry::{SessionTelemetry, TelemetryOptions};
@@ -94,6 +95,19 @@ pub fn described(agent: &Agent) -> (&str, &'static str, Option<u32>) {
 /// Closes an agent in the background.
 pub fn begin_close(agent: &Agent) {
     agent.begin_close();
+}
+
+/// Returns the ways to log in that an agent of ACP offers, with its command line.
+///
+/// # Errors
+/// The errors of the agent's start; [`Error::Timeout`] if it takes longer than `handshake_timeout`.
+pub async fn login_offer(agent: &Agent) -> Result<LoginOffer> {
+    agent.login_ways().await
+}
+
+/// Returns the ways to log in that the agent of a session offers.
+pub fn auth_methods(session: &Session) -> &[AuthMethod] {
+    session.auth_methods()
 }
 
 /// Returns the program of the agent that the options name, with its first arguments.

@@ -17,6 +17,9 @@ mod local;
 pub mod measured;
 mod options;
 mod output;
+mod place;
+#[doc(hidden)]
+pub mod proxied;
 mod recording;
 mod session;
 mod session_files;
@@ -37,12 +40,13 @@ pub use batch::run_batch;
 pub use handler::{AsJson, ExternalTool, Hook, IntoToolReturn};
 pub use kimi_agent_protocol::{
     Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities, ConfigChoice, ConfigOption, ConfigValue,
-    Error, ErrorText, HandlerError, HookDecision, OnError, OutputError, OutputInvalid, OutputMode, Partial, Result,
-    TurnStatus, WireVersion,
+    Error, ErrorText, HandlerError, HookDecision, OnError, OutputError, OutputInvalid, OutputMode, Partial, Price,
+    Prices, Result, TurnStatus, WireVersion,
 };
 pub use local::{Files, Terminals, files, terminals};
 pub use options::{AgentOptions, Dialect, Enforce, Executable, InheritEnv, PromptOptions, SessionOptions};
 pub use output::Output;
+pub use place::{Container, Place, Prefix, Sandbox, Ssh};
 pub use session::{Agent, Replay, Session, SessionState, Step, Steps, TextStream, Turn, prompt};
 #[cfg(feature = "otel")]
 pub use telemetry::Telemetry;

@@ -236,6 +236,7 @@ fn launch(root: &Root, request: TerminalRequest) -> io::Result<Launch> {
         private: PrivateFiles::default(),
         server: None,
         is_gateway: false,
+        placed: Default::default(),
     })
 }
 

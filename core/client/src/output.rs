@@ -31,7 +31,8 @@ pub(crate) type OutputCheck = Arc<dyn Fn(Value) -> HandlerFuture<Vec<OutputError
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> kimi_agent::Result<()> {
 /// # let agent = scripted_agent(serde_json::json!([[{"text": "{\"approved\": true, \"problems\": []}"}]]));
-/// use kimi_agent::{Output, PromptOptions, Session};
+/// # use kimi_agent::Session;
+/// use kimi_agent::{Output, PromptOptions};
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct Review {
@@ -39,7 +40,7 @@ pub(crate) type OutputCheck = Arc<dyn Fn(Value) -> HandlerFuture<Vec<OutputError
 ///     problems: Vec<String>,
 /// }
 ///
-/// let session = Session::builder().executable(&agent).start().await?;
+/// # let session = Session::builder().executable(&agent).start().await?;
 /// let prompt = PromptOptions::new("Review the last commit").output(Output::of::<Review>());
 /// let review: Review = session.prompt(prompt)?.result().await?.output()?;
 /// assert!(review.approved && review.problems.is_empty());

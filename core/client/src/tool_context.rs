@@ -113,7 +113,9 @@ impl ToolContext {
     /// # Examples
     /// ```
     /// # use kimi_agent::ToolContext;
-    /// # async fn index(context: ToolContext) {
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let context = ToolContext::default();
     /// tokio::spawn(async move { context.cancelled().await });
     /// # }
     /// ```

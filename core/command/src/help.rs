@@ -7,11 +7,14 @@ use super::{Arguments, exit};
 const ALL: &str = "\
 Examples:
   kimi-agent doctor                                        # which agents are installed
+  kimi-agent login codex-acp                               # log in to an agent
   kimi-agent run --record run.jsonl \"Summarize README.md\"  # one prompt, with a recording
   kimi-agent inspect run.jsonl                             # a page that shows the recording
   kimi-agent verify run.jsonl                              # does the agent still do the same?
   kimi-agent batch jobs.jsonl --out results.jsonl          # many prompts
   kimi-agent policy check read-only \"git status\"           # what does a policy decide?
+  kimi-agent proxy --policy read-only -- gemini --acp      # the agent of an editor, with rules
+  kimi-agent mcp --agent gemini --policy read-only         # an agent as a tool of another
 
 `kimi-agent COMMAND --help` describes a command, with examples.";
 
@@ -52,6 +55,20 @@ Examples:
 const DOCTOR_CODES: &[(i32, &str)] =
     &[(0, "At least one agent can be used"), (1, "No agent can be used"), (2, "The arguments are wrong")];
 
+const LOGIN: &str = "\
+Examples:
+  kimi-agent login codex-acp
+  kimi-agent login claude-agent-acp --list
+  kimi-agent login claude-agent-acp --method console-login";
+const LOGIN_CODES: &[(i32, &str)] = &[
+    (0, "The login succeeded"),
+    (1, "The login failed"),
+    (2, "The arguments are wrong, or the agent has no login for a terminal"),
+    (124, "The agent did not start in time"),
+    (127, "The agent could not be started, for example because it is not installed"),
+    (130, "Ctrl-C interrupted the command"),
+];
+
 const VERIFY: &str = "\
 Examples:
   kimi-agent verify run.jsonl
@@ -73,6 +90,31 @@ const INSPECT_CODES: &[(i32, &str)] = &[
     (0, "The page, the summary or the trajectory was written"),
     (1, "A recording cannot be read, or the output cannot be written"),
     (2, "The arguments are wrong"),
+];
+
+const PROXY: &str = "\
+Examples:
+  kimi-agent proxy --policy read-only -- gemini --acp
+  kimi-agent proxy --policy ~/team.toml --enforce calls --record ~/runs -- claude-agent-acp
+  kimi-agent proxy --budget tokens=1000000 --turn-budget tool-calls=100 -- opencode acp";
+const PROXY_CODES: &[(i32, &str)] = &[
+    (0, "The editor has ended the agent"),
+    (1, "The agent failed, or the agent or the editor could not be understood"),
+    (2, "An option or a file of settings is wrong"),
+    (127, "The agent could not be started"),
+    (130, "Ctrl-C or a signal ended the proxy"),
+];
+
+const MCP: &str = "\
+Examples:
+  kimi-agent mcp --agent gemini --policy read-only
+  kimi-agent mcp --agent codex-acp --agent claude-agent-acp -C ~/project --policy edit-files --record ~/runs
+  kimi-agent mcp --agent \"reviewer=opencode acp\" --timeout 600";
+const MCP_CODES: &[(i32, &str)] = &[
+    (0, "The client has closed the connection"),
+    (1, "The client could not be served"),
+    (2, "The arguments are wrong"),
+    (130, "Ctrl-C or a signal ended the command"),
 ];
 
 const POLICY: &str = "\
@@ -119,7 +161,14 @@ pub(crate) fn command() -> clap::Command {
             command.mut_arg("executable", executable).after_help(format!("{VERIFY}\n\n{codes}"))
         })
         .mut_subcommand("doctor", |command| command.after_help(page(DOCTOR, DOCTOR_CODES)))
+        .mut_subcommand("login", |command| command.after_help(page(LOGIN, LOGIN_CODES)))
         .mut_subcommand("inspect", |command| command.after_help(page(INSPECT, INSPECT_CODES)))
+        .mut_subcommand("proxy", |command| command.after_help(page(PROXY, PROXY_CODES)))
+        .mut_subcommand("mcp", |command| {
+            let hidden = ["executable", "session_id", "output_schema"];
+            let hide = |command: clap::Command, name| command.mut_arg(name, |argument| argument.hide(true));
+            hidden.into_iter().fold(command, hide).after_help(page(MCP, MCP_CODES))
+        })
         .mut_subcommand("policy", |command| {
             let command = command.after_help(page(POLICY, POLICY_CODES));
             ["check", "explain"].iter().fold(command, |command, name| {

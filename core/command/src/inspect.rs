@@ -28,7 +28,8 @@ pub(crate) struct RecordingFile {
 }
 
 /// Writes the page, a summary, or the trajectories of these recordings.
-pub(crate) fn run(paths: &[PathBuf], output: Option<PathBuf>, form: Form) -> Result<(), Failure> {
+pub(crate) fn run(given: &[PathBuf], output: Option<PathBuf>, form: Form) -> Result<(), Failure> {
+    let paths = &expanded(given)?;
     let mut recordings = paths.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     for (file, name) in recordings.iter_mut().zip(distinct_names(paths)) {
         file.name = name;
@@ -40,7 +41,7 @@ pub(crate) fn run(paths: &[PathBuf], output: Option<PathBuf>, form: Form) -> Res
             Failure::Because("this build has no inspector: run `make inspector`, and build it again".to_owned())
         })?,
     };
-    let beside = || paths.first().map(|path| path.with_extension("html")).filter(|_| form == Form::Page);
+    let beside = || given.first().map(|path| path.with_extension("html")).filter(|_| form == Form::Page);
     match output.or_else(beside) {
         Some(path) if path.as_os_str() != "-" => {
             if paths.iter().any(|recording| is_same(recording, &path)) {
@@ -54,6 +55,28 @@ pub(crate) fn run(paths: &[PathBuf], output: Option<PathBuf>, form: Form) -> Res
         }
         _ => write_out(text.as_bytes()),
     }
+}
+
+/// Returns the paths with the recordings of each folder in place of the folder, in the order of their names.
+fn expanded(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut paths = Vec::new();
+    for path in given {
+        if !path.is_dir() {
+            paths.push(path.clone());
+            continue;
+        }
+        let failed = |problem: String| Failure::Because(format!("{}: {problem}", path.display()));
+        let entries = fs::read_dir(path).and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+        let entries: Vec<PathBuf> = entries.map_err(|error| failed(format!("the folder cannot be read: {error}")))?;
+        let is_recording = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "jsonl");
+        let mut found: Vec<_> = entries.into_iter().filter(is_recording).collect();
+        if found.is_empty() {
+            return Err(failed("the folder has no recordings, whose names end with .jsonl".to_owned()));
+        }
+        found.sort();
+        paths.append(&mut found);
+    }
+    Ok(paths)
 }
 
 /// Returns the trajectory of one recording, or a line for each of several.

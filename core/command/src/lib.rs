@@ -12,8 +12,11 @@ mod failure;
 mod help;
 mod inspect;
 mod interrupts;
+mod login;
+mod mcp;
 mod page;
 mod policy;
+mod proxy;
 mod run;
 mod session_arguments;
 mod spelling;
@@ -72,6 +75,11 @@ enum Command {
     /// Each agent is started and opens a session in a temporary directory. Nothing is sent to a model, so this costs no
     /// tokens. Keys are not shown.
     Doctor(doctor::DoctorArguments),
+    /// Logs in to an agent, with the agent's own login in this terminal.
+    ///
+    /// For most agents this is a command of their own. Other agents of ACP name the ways to log in when they start. Keys are not
+    /// read or stored by this command.
+    Login(login::LoginArguments),
     /// Checks whether an agent still behaves as recorded.
     ///
     /// The agent gets the recorded prompts. Its requests for approval, its questions and its calls of external tools
@@ -88,10 +96,10 @@ enum Command {
     ///
     /// The option `record` of a session, or the variable KIMI_AGENT_RECORD, makes recordings.
     Inspect {
-        /// The recordings.
+        /// The recordings, or folders of recordings.
         #[arg(required = true, value_name = "RECORDING")]
         recordings: Vec<PathBuf>,
-        /// The file to write; `-` is the standard output. Default: the name of the first recording, with `.html`.
+        /// The file to write; `-` is the standard output. Default: the name of the first recording or folder, with `.html`.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
         /// Writes a summary as JSON instead, by default to the standard output.
@@ -103,6 +111,20 @@ enum Command {
         #[arg(long, conflicts_with = "json")]
         atif: bool,
     },
+    /// Guards an agent of an editor: a policy, budgets and recordings, between the editor and an ACP agent.
+    ///
+    /// Set this command as the agent of an editor, with the command of the agent after `--`. The policy decides about permission
+    /// requests, and about files and terminals that the agent uses through the editor. A denied request is answered, and the
+    /// conversation shows the reason. What the policy asks about is asked in the editor.
+    ///
+    /// ~/.config/kimi-agent/settings.toml has defaults. The file .kimi-agent.toml in the directory of a session can be stricter
+    /// only.
+    Proxy(Box<proxy::ProxyArguments>),
+    /// Serves agents as tools of MCP, so that one agent can call another.
+    ///
+    /// Set this command as an MCP server of an agent or of another client. The tools are `run`, `continue`, `cancel` and `diff`. The
+    /// policy decides about actions that need approval. An action without a rule is rejected.
+    Mcp(Box<mcp::McpArguments>),
     /// Shows what a policy decides, and what its rules are.
     Policy {
         /// What to show.
@@ -165,6 +187,7 @@ fn run(command: Command) -> Result<i32, Failure> {
         Command::Report(arguments) => batch::report(arguments).map(|()| exit::SUCCEEDED),
         Command::Verify(arguments) => waited(Box::pin(verify::run(*arguments))),
         Command::Doctor(arguments) => waited(Box::pin(doctor::run(arguments))),
+        Command::Login(arguments) => waited(Box::pin(login::run(arguments))),
         Command::Inspect { recordings, output, json, atif } => {
             let form = match (json, atif) {
                 (true, _) => inspect::Form::Summary,
@@ -173,6 +196,8 @@ fn run(command: Command) -> Result<i32, Failure> {
             };
             inspect::run(&recordings, output, form).map(|()| exit::SUCCEEDED)
         }
+        Command::Proxy(arguments) => waited(Box::pin(proxy::run(*arguments))),
+        Command::Mcp(arguments) => waited(Box::pin(mcp::run(*arguments))),
         Command::Policy { command } => policy::run(command),
         Command::Completions { shell } => write_out(completions(shell).as_bytes()).map(|()| exit::SUCCEEDED),
     }

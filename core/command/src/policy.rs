@@ -34,7 +34,7 @@ pub(crate) enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Lists the rules of a policy, also those of its preset, and the rules that can never decide.
+    /// Lists the rules of a policy, also those of its preset: what each means, and the rules that can never decide.
     Explain {
         /// The file of the policy, or the name of a preset: read-only or edit-files.
         policy: PathBuf,
@@ -108,14 +108,15 @@ fn check(policy: &Policy, call: &str, work_dir: &Path, as_json: bool) -> Result<
 
 fn explain(policy: &Policy, as_json: bool) -> Result<i32, Failure> {
     let out = if as_json {
-        let rules: Vec<Value> =
-            policy.rules().map(|(list, rule, source)| json!({"list": list, "rule": rule, "source": source})).collect();
+        let described = |((list, rule, source), meaning): ((&str, &str, &str), String)| json!({"list": list, "rule": rule, "source": source, "meaning": meaning});
+        let rules: Vec<Value> = policy.rules().zip(policy.meanings()).map(described).collect();
         let found = json!({"default": policy.default_decision(), "rules": rules, "warnings": policy.warnings()});
         format!("{}\n", visible_json(&found.to_string()))
     } else {
         let mut out = String::new();
-        for (list, rule, source) in policy.rules() {
+        for ((list, rule, source), meaning) in policy.rules().zip(policy.meanings()) {
             writeln!(out, "{list:<6} {} ({})", printable_line(rule), printable_line(source)).ok();
+            writeln!(out, "       a call that {}", printable_line(&meaning)).ok();
         }
         writeln!(out, "all others: {}", policy.default_decision()).ok();
         for warning in policy.warnings() {

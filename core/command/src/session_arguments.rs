@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use kimi_agent_client::host::{Naming, parse_budget};
-use kimi_agent_client::{Budget, Dialect, Enforce, Executable, Output, SessionOptions};
+use kimi_agent_client::{Budget, Dialect, Enforce, Executable, Output, Place, SessionOptions};
 use kimi_agent_policy::Policy;
 use serde_json::{Map, Value};
 
@@ -37,13 +37,16 @@ pub(crate) struct SessionArguments {
     /// Approves every action.
     #[arg(long)]
     pub(crate) yolo: bool,
+    /// Runs the agent in a sandbox: it can write only in the working directory and its own directories, and cannot read ~/.ssh.
+    #[arg(long)]
+    pub(crate) sandbox: bool,
     /// Rules that decide about tool calls, as TOML or JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
     /// The calls that the policy must see: approvals or calls. With calls, an agent that runs others is refused.
     #[arg(long, value_name = "CALLS", value_parser = ["approvals", "calls"])]
     pub(crate) enforce: Option<String>,
-    /// A limit of the session: tokens, output-tokens, steps, tool-calls or seconds. Can be repeated.
+    /// A limit of the session: tokens, output-tokens, steps, tool-calls, seconds or usd. Can be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) budget: Vec<String>,
     /// A JSON Schema. The answer becomes a JSON value of this schema.
@@ -60,6 +63,9 @@ pub(crate) struct SessionArguments {
     /// Other users of the machine can see arguments. Set keys in the environment of the command instead.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
+    /// How to log in when an agent of ACP asks for it: none, auto, or the id of a way. With auto, the key is in --env.
+    #[arg(long, value_name = "WAY")]
+    pub(crate) auth: Option<String>,
     /// A configuration file, for kimi-cli.
     #[arg(long, value_name = "FILE")]
     pub(crate) config_file: Option<PathBuf>,
@@ -110,12 +116,16 @@ impl SessionArguments {
         if self.yolo {
             options = options.yolo(true);
         }
+        if self.sandbox {
+            options = options.place(Place::sandbox());
+        }
         if let Some(executable) = self.executable()? {
             options = options.executable(executable);
         }
         options = given(options, self.work_dir.as_ref(), SessionOptions::work_dir);
         options = given(options, self.model.as_ref(), SessionOptions::model);
         options = given(options, self.session_id.as_ref(), SessionOptions::session_id);
+        options = given(options, self.auth.as_ref(), SessionOptions::auth);
         options = given(options, self.config_file.as_ref(), SessionOptions::config_file);
         options = given(options, self.agent_file.as_ref(), SessionOptions::agent_file);
         options = given(options, self.skills_dir.as_ref(), SessionOptions::skills_dir);
@@ -175,18 +185,7 @@ impl SessionArguments {
     }
 
     fn budget(&self) -> Result<Option<Budget>, Failure> {
-        let mut limits = Map::new();
-        for limit in &self.budget {
-            let (name, value) = pair("--budget", limit)?;
-            let value: Value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
-            limits.insert(name.replace('-', "_"), value);
-        }
-        if limits.is_empty() {
-            return Ok(None);
-        }
-        parse_budget(limits, Naming::Snake)
-            .map(Some)
-            .map_err(|problem| Failure::wrong("--budget", spelling::limits(&problem)))
+        budget("--budget", &self.budget)
     }
 
     fn env(&self) -> Result<Vec<(&str, &str)>, Failure> {
@@ -233,6 +232,22 @@ fn json(name: &str, path: &Path) -> Result<Value, Failure> {
     let failed = |problem: String| Failure::wrong(name, format!("{}: {problem}", path.display()));
     let text = kimi_agent_files::read_file(path).map_err(|error| failed(format!("it cannot be read: {error}")))?;
     serde_json::from_slice(&text).map_err(|error| failed(format!("it is not JSON: {error}")))
+}
+
+/// Reads the limits of a budget.
+pub(crate) fn budget(argument: &str, given: &[String]) -> Result<Option<Budget>, Failure> {
+    let mut limits = Map::new();
+    for limit in given {
+        let (name, value) = pair(argument, limit)?;
+        let value: Value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+        limits.insert(name.replace('-', "_"), value);
+    }
+    if limits.is_empty() {
+        return Ok(None);
+    }
+    parse_budget(limits, Naming::Snake)
+        .map(Some)
+        .map_err(|problem| Failure::wrong(argument, spelling::limits(&problem)))
 }
 
 fn pair<'a>(name: &str, text: &'a str) -> Result<(&'a str, &'a str), Failure> {

@@ -5,6 +5,7 @@ use kimi_agent_client::Error;
 /// Options of the SDK, with the arguments that set them.
 const NAMES: &[(&str, &str)] = &[
     ("agent_file", "--agent-file"),
+    ("auth", "--auth"),
     ("config_file", "--config-file"),
     ("dialect", "--dialect"),
     ("env", "--env"),
@@ -66,7 +67,7 @@ fn spelled(error: &Error, spell: impl Fn(&str) -> String) -> String {
     match error {
         Error::Rpc(answer) if answer.rpc_code.is_some() => {
             let mut answer = answer.clone();
-            answer.hint = answer.hint.map(|hint| spell(&hint));
+            answer.hint = answer.hint.map(|hint| spell(&hint).into());
             answer.to_string()
         }
         other => spell(&other.to_string()),

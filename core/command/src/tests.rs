@@ -63,7 +63,7 @@ fn reference_lists_options() {
 #[test]
 fn help_has_examples() {
     let all = help::command().render_long_help().to_string();
-    for name in ["run", "batch", "report", "doctor", "verify", "inspect", "policy"] {
+    for name in ["run", "batch", "report", "doctor", "verify", "inspect", "policy", "proxy", "mcp"] {
         assert!(name == "report" || all.contains(&format!("\n  kimi-agent {name} ")), "{all}");
         let mut command = help::command();
         let page = command.find_subcommand_mut(name).unwrap().render_long_help().to_string();

@@ -14,7 +14,7 @@
 //!
 //! let session = Session::builder()
 //!     .work_dir(".")
-//!     .executable(&agent) // leave it out to run the `kimi` on PATH
+//! #     .executable(&agent)
 //!     .on_approval(|request| async move {
 //!         println!("may it {}?", request.description);
 //!         Ok(Approval::Approve)
@@ -44,9 +44,10 @@
 //! | get a value of a type | [`Output`], [`PromptResult::output`], [`OutputInvalid`] |
 //! | limit tokens, steps and time | [`Budget`], [`SessionOptions::turn_timeout`] |
 //! | run many prompts | `run_batch`, and the module `batch` |
-//! | handle errors | [`Error`], [`Error::code`], [`Error::is_retryable`] |
+//! | handle errors | [`Error`], [`Error::code`], [`Error::is_retryable`], [`Error::retry_after`] |
 //! | test without a model | the module `testing`: the scripted agent, cassettes |
 //! | build an agent | the module `agent` |
+//! | guard an editor's agent | `proxy` and `ProxyOptions` |
 //!
 //! # Features
 //!
@@ -58,6 +59,7 @@
 //! | `testing` | no | the scripted agent, recordings as agents, cassettes. It includes `agent` |
 //! | `agent` | no | the agent's side of the protocol |
 //! | `otel` | no | spans and metrics of OpenTelemetry |
+//! | `proxy` | no | `proxy`: a guard between an ACP client, such as an editor, and an agent |
 //! | `kimi-web` | no | [`Dialect::KimiWeb`], Kimi Code's own server, with an HTTP client |
 //!
 //! A thin client, `default-features = false`, compiles no shell recogniser, no MCP and no HTTP. The feature `testing` belongs to
@@ -67,6 +69,9 @@
 //!
 //! Sessions need a tokio runtime with its drivers for I/O and time: `#[tokio::main]`, or a `Builder` with `enable_all()`. Dropping
 //! a [`Turn`] cancels it. Dropping a [`Session`] closes it in the background, on the runtime that it was started on.
+//!
+//! A session works on the runtime that it was started on. If that is a current-thread runtime, nothing happens while no `block_on` of
+//! it runs, and calls from another runtime wait without an end.
 //!
 //! # Documentation
 //!
@@ -114,15 +119,19 @@ pub use kimi_agent_client::Telemetry;
 #[cfg(feature = "batch")]
 pub use kimi_agent_client::run_batch;
 pub use kimi_agent_client::{
-    Agent, AgentOptions, AsJson, Dialect, Enforce, Executable, ExternalTool, Files, Hook, InheritEnv, IntoToolReturn,
-    Output, PromptOptions, Replay, Session, SessionOptions, SessionState, Step, Steps, Terminals, TextStream,
-    ToolContext, Turn, files, prompt, terminals,
+    Agent, AgentOptions, AsJson, Container, Dialect, Enforce, Executable, ExternalTool, Files, Hook, InheritEnv,
+    IntoToolReturn, Output, Place, Prefix, PromptOptions, Replay, Sandbox, Session, SessionOptions, SessionState, Ssh,
+    Step, Steps, Terminals, TextStream, ToolContext, Turn, files, prompt, terminals,
 };
 #[cfg(feature = "policy")]
 pub use kimi_agent_policy::{Decision, Policy, PolicyVerdict};
 pub use kimi_agent_protocol::{
-    AgentExit, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities, ConfigChoice, ConfigOption,
-    ConfigValue, Error, ErrorText, HandlerError, HandlerFailure, HookDecision, OnError, OutputError, OutputInvalid,
-    OutputMode, Partial, PolicyReach, PromptResult, RejectedApproval, RejectedBy, Result, RpcError, RpcErrorKind,
-    SessionInfo, SystemPrompt, ToolCallRecord, TurnStatus, VersionError, WireVersion, printable,
+    AgentExit, Answers, Approval, AuthMethod, Budget, BudgetCounter, BudgetExceeded, Capabilities, ConfigChoice,
+    ConfigOption, ConfigValue, Error, ErrorText, HandlerError, HandlerFailure, HookDecision, OnError, OutputError,
+    OutputInvalid, OutputMode, Partial, PolicyReach, Price, Prices, PromptResult, RejectedApproval, RejectedBy, Result,
+    RpcError, RpcErrorKind, SessionInfo, SystemPrompt, ToolCallRecord, TurnStatus, VersionError, WireVersion,
 };
+// The function, without the module of the same name.
+pub use kimi_agent_protocol::printable::printable;
+#[cfg(feature = "proxy")]
+pub use kimi_agent_proxy::{ProxyOptions, proxy};

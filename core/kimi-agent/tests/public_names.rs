@@ -12,10 +12,11 @@ use kimi_agent::testing::{
 use kimi_agent::wire::{self, ContentPart, Event};
 use kimi_agent::{
     Agent, AgentExit, AgentOptions, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities,
-    ConfigOption, ConfigValue, Decision, Dialect, Enforce, Error, ExternalTool, HandlerError, Hook, HookDecision,
-    InheritEnv, OnError, Output, OutputError, OutputInvalid, OutputMode, Partial, Policy, PolicyReach, PolicyVerdict,
-    PromptOptions, PromptResult, Replay, RpcError, RpcErrorKind, Session, SessionInfo, SessionOptions, SessionState,
-    Step, TextStream, ToolContext, Turn, TurnStatus,
+    ConfigOption, ConfigValue, Container, Decision, Dialect, Enforce, Error, ExternalTool, HandlerError, Hook,
+    HookDecision, InheritEnv, OnError, Output, OutputError, OutputInvalid, OutputMode, Partial, Place, Policy,
+    PolicyReach, PolicyVerdict, Prefix, Price, Prices, PromptOptions, PromptResult, ProxyOptions, Replay, RpcError,
+    RpcErrorKind, Sandbox, Session, SessionInfo, SessionOptions, SessionState, Ssh, Step, TextStream, ToolContext,
+    Turn, TurnStatus,
 };
 use serde_json::{Value, json};
 
@@ -50,10 +51,27 @@ names! {
         "testing.Cassette.agent_options" => Cassette::new("").mode(CassetteMode::None).agent_options().is_err();
         "testing.Cassette.options" => Cassette::new("").mode(CassetteMode::None).options().is_err();
     }
+    guards(options: ProxyOptions, policy: Policy) {
+        "ProxyOptions.new" => ProxyOptions::new("gemini");
+        "ProxyOptions.policy" => options.clone().policy(policy);
+        "ProxyOptions.enforce" => options.clone().enforce(Enforce::Calls);
+        "ProxyOptions.session_budget" => options.clone().session_budget(Budget::new());
+        "ProxyOptions.turn_budget" => options.clone().turn_budget(Budget::new());
+        "ProxyOptions.record_to" => options.clone().record_to("runs/");
+        "ProxyOptions.redact" => options.clone().redact([""]);
+        "ProxyOptions.work_dir" => options.clone().work_dir(".");
+        "ProxyOptions.on_stderr" => options.clone().on_stderr(|_| {});
+        "ProxyOptions.with_user_settings" => options.clone().with_user_settings();
+        "proxy" => kimi_agent::proxy(tokio::io::empty(), tokio::io::sink(), options).await?;
+    }
     agents(agent: &Agent) {
         "Agent.builder" => Agent::builder().open()?;
         "Agent.create_session" => agent.create_session(SessionOptions::new()).await?;
         "Agent.list_sessions" => agent.list_sessions(None).await?;
+        "Agent.list_archived_sessions" => agent.list_archived_sessions(None).await?;
+        "Agent.rename_session" => agent.rename_session("", "").await?.len();
+        "Agent.archive_session" => agent.archive_session("").await?;
+        "Agent.unarchive_session" => agent.unarchive_session("").await?;
         "Agent.delete_session" => agent.delete_session("").await?;
         "Agent.resume" => agent.resume("", SessionOptions::new()).await?;
         "Agent.fork" => agent.fork("", SessionOptions::new()).await?;
@@ -80,6 +98,7 @@ names! {
     agent_options(o: AgentOptions, time: Duration) {
         "AgentOptions.executable" => o.clone().executable("").executable(["", ""]);
         "AgentOptions.env" => o.clone().env([("", "")]);
+        "AgentOptions.auth" => o.clone().auth("auto");
         "AgentOptions.extra_args" => o.clone().extra_args([""]);
         "AgentOptions.dialect" => o.clone().dialect(Dialect::Auto);
         "AgentOptions.on_stderr" => o.clone().on_stderr(|_: &str| ());
@@ -119,7 +138,9 @@ names! {
         "PromptOptions.idle_timeout" => session.prompt(o.clone().idle_timeout(time))?;
         "PromptOptions.budget" => session.prompt(o.budget(Budget::new().tokens(1).output_tokens(1).steps(1)))?;
         "PromptOptions.output" => session.prompt(PromptOptions::new("").output(Output::new(json!({}))))?;
-        "Budget" => Budget::new().tool_calls(0).seconds(1.0);
+        "Budget" => Budget::new().tool_calls(0).seconds(1.0).usd(1.0);
+        "Price" => Price::new(1.0, 2.0).cache_read(0.1).cache_write(1.0);
+        "Prices" => Prices::new().model("*", Price::new(1.0, 2.0));
     }
     texts(text: &mut TextStream<'_>) {
         "TextStream" => is_text_stream(text);
@@ -171,6 +192,8 @@ names! {
         "PromptResult.tool_calls" => result.tool_calls.iter().all(|call: &kimi_agent::ToolCallRecord| call.duration.is_none());
         "PromptResult.rejected" => result.rejected.iter().all(|rejected| rejected.by == kimi_agent::RejectedBy::NoHandler);
         "PromptResult.handler_failures" => result.handler_failures.iter().all(|failure| failure.message.is_empty());
+        "PromptResult.cost" => result.cost.as_ref().is_some_and(|cost| cost.source == wire::CostSource::Reported && cost.amount > 0.0);
+        "PromptResult.plan" => result.plan.iter().flat_map(|plan| &plan.entries).all(|entry| entry.status == wire::PlanStatus::Completed);
         "PromptResult.raise_for_status" => result.raise_for_status()?;
     }
     capabilities(can: &Capabilities) {
@@ -233,11 +256,21 @@ names! {
         "SessionOptions.agent_meta" => o.clone().agent_meta(json!({}));
         "SessionOptions.skills_dir" => o.clone().skills_dir("");
         "SessionOptions.tools" => o.clone().tools([tool.clone()]).tool(tool);
+        "SessionOptions.prices" => o.clone().prices(Prices::new());
         "SessionOptions.session_budget" => o.clone().session_budget(Budget::new().steps(1));
         "SessionOptions.output" => o.clone().output(Output::new(json!({})));
         "SessionOptions.max_steps_per_turn" => o.clone().max_steps_per_turn(1);
         "SessionOptions.max_retries_per_step" => o.clone().max_retries_per_step(1);
         "SessionOptions.env_remove" => o.clone().env_remove(["X"]);
+        "SessionOptions.auth" => o.clone().auth("auto");
+        "SessionOptions.place" => o.clone().place(Place::prefix(["nice"]));
+        "Prefix" => { let prefix: Prefix = Place::prefix(["nice"]).path(".", "/work"); Place::from(prefix) };
+        "Sandbox" => { let sandbox: Sandbox = Place::sandbox().write(["."]).read(["."]).network(true).hide(["."]); Place::from(sandbox) };
+        "Container" => {
+            let container: Container = Place::container("a").mount(".", "/work").user("1").network(true).runtime("podman").args(["-q"]);
+            [Place::from(container), Place::from(Place::running_container("a"))]
+        };
+        "Ssh" => { let ssh: Ssh = Place::ssh("host", "/work").options(["-4"]); Place::from(ssh) };
         "SessionOptions.inherit_env" => o.clone().inherit_env(InheritEnv::Needed);
         "SessionOptions.enforce" => o.clone().enforce(Enforce::Calls);
         "SessionOptions.policy" => Policy::load("").map(|policy| o.clone().policy(policy));
@@ -335,6 +368,7 @@ names! {
         "AgentExit.signal" => exit.signal.as_deref() == Some("SIGKILL");
         "AgentExit.stderr" => exit.stderr.len();
         "AgentExit.hint" => exit.hint.as_deref() == Some("");
+        "RpcError.new" => RpcError::new(RpcErrorKind::Other, "");
         "RpcError.kind" => rpc.kind;
         "RpcError.rpc_code" => rpc.rpc_code == Some(-1_i64);
         "RpcError.status" => rpc.status() == Some(429_u16);
@@ -342,6 +376,8 @@ names! {
         "RpcError.result" => rpc.result.is_none();
         "AgentExit.result" => exit.result.is_none();
         "RpcError.message" => rpc.message.len();
+        "RpcError.methods" => rpc.methods.iter().all(|method: &kimi_agent::AuthMethod| method.description.is_none());
+        "AuthMethod.id" => rpc.methods.iter().all(|method| [&*method.id, &*method.name, &*method.kind].len() == 3);
         "RpcError.hint" => rpc.hint.as_deref() == Some("");
         "RpcError.data" => rpc.data.as_ref().map(wire::Json::to_value);
         "RpcErrorKind.TurnInProgress" => RpcErrorKind::TurnInProgress;
@@ -369,6 +405,7 @@ names! {
         "wire.Event.StatusUpdate" => matches!(event, Event::StatusUpdate(wire::StatusUpdate { .. }));
         "wire.Event.Notification" => matches!(event, Event::Notification(wire::Notification { .. }));
         "wire.Event.PlanDisplay" => matches!(event, Event::PlanDisplay(wire::PlanDisplay { .. }));
+        "wire.Event.Plan" => matches!(event, Event::Plan(wire::Plan { entries: _, plan_id: None, removed: None, .. }));
         "wire.Event.HookTriggered" => matches!(event, Event::HookTriggered(wire::HookTriggered { .. }));
         "wire.Event.HookResolved" => matches!(event, Event::HookResolved(wire::HookResolved { .. }));
         "wire.Event.BtwBegin" => matches!(event, Event::BtwBegin(wire::BtwBegin { .. }));
@@ -390,6 +427,12 @@ names! {
         "wire.ContentPart.ImageUrl" => matches!(event, Event::ContentPart(ContentPart::ImageUrl(wire::ImageURLPart { .. })));
         "wire.ContentPart.AudioUrl" => matches!(event, Event::ContentPart(ContentPart::AudioUrl(wire::AudioURLPart { .. })));
         "wire.ContentPart.VideoUrl" => matches!(event, Event::ContentPart(ContentPart::VideoUrl(wire::VideoURLPart { .. })));
+        "wire.ContentPart.Resource" => matches!(event, Event::ContentPart(ContentPart::Resource(wire::ResourcePart { .. })));
+        "wire.ContentPart.file" => ContentPart::file("notes.md")?;
+        "wire.ResourcePart.new" => wire::ResourcePart::new("issue:7");
+        "wire.ResourcePart.with_text" => wire::ResourcePart::new("issue:7").with_text("text");
+        "wire.ResourcePart.with_data" => wire::ResourcePart::new("issue:7").with_data(b"bytes");
+        "wire.ResourcePart.with_mime_type" => wire::ResourcePart::new("issue:7").with_mime_type("text/plain");
         "wire.ContentPart.image_file" => ContentPart::image_file("picture.png")?;
         "wire.ContentPart.image_bytes" => ContentPart::image_bytes(b"bytes")?;
     }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
 use kimi_agent::testing::{Script, ScriptedAgent, scripted_agent};
-use kimi_agent::{Error, Executable, Session};
+use kimi_agent::{AgentOptions, Error, Executable, Session};
 use serde_json::json;
 
 fn start(agent: &ScriptedAgent) -> Child {
@@ -87,6 +87,16 @@ async fn invalid_script_error_names_problem() {
     let agent = scripted_agent(json!([[{"txt": "hi"}]]));
     let error = Session::builder().executable(&agent).start().await.expect_err("wrong");
     assert!(error.to_string().contains("turn 1, action 1: unknown action \"txt\""), "{error}");
+    assert_eq!(error.code(), "invalid_option");
+}
+
+#[test]
+fn path_as_text_of_script_error_names_remedy() {
+    let options = Session::builder().executable(scripted_agent("greeting.json"));
+    let error = options.validate().expect_err("wrong").to_string();
+    assert!(error.contains("for a file, pass `Path::new(\"greeting.json\")`"), "{error}");
+    let error = AgentOptions::new().executable(scripted_agent("{}{}")).open().expect_err("wrong").to_string();
+    assert!(error.contains("the script of the agent is wrong"), "{error}");
 }
 
 #[test]

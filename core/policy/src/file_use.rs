@@ -102,6 +102,11 @@ impl Table {
     }
 }
 
+/// Whether the words of the program are files, and not subcommands.
+pub(crate) fn is_of_files(name: &str) -> bool {
+    known(&TABLE.files, name).is_some() && !TABLE.with_subcommands.contains(&base_name(name))
+}
+
 /// Whether the table has the program.
 pub(crate) fn is_known(name: &str) -> bool {
     known(&TABLE.files, name).is_some() || TABLE.with_subcommands.contains(&base_name(name))

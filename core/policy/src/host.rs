@@ -382,7 +382,9 @@ impl HostPattern {
         let is_v6 = name.parse::<Ipv6Addr>().is_ok();
         let labels = name.strip_prefix("*.").unwrap_or(name);
         let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if name != "*" && !is_v6 && (labels.is_empty() || !labels.chars().all(is_plain)) {
+        // `.example.com` would match nothing.
+        let is_name = !labels.is_empty() && !labels.starts_with('.') && labels.chars().all(is_plain);
+        if name != "*" && !is_v6 && !is_name {
             return Err(wrong());
         }
         let name = to_ascii(name).unwrap_or_else(|| name.to_owned());

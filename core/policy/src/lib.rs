@@ -42,12 +42,14 @@ mod scripts;
 mod tools;
 mod warnings;
 mod work;
+#[doc(hidden)]
+pub use load::toml_file;
 
-use std::fmt;
 use std::path::Path;
 
 use kimi_agent_protocol::error::{Result, invalid_option};
 use kimi_agent_protocol::messages::{ToolCallInfo, ToolKind};
+use kimi_agent_protocol::place::PathMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -95,11 +97,7 @@ impl Decision {
     }
 }
 
-impl fmt::Display for Decision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+kimi_agent_protocol::display_words!(Decision);
 
 /// A decision and its reason, from [`Policy::check`].
 ///
@@ -142,6 +140,8 @@ pub(crate) struct Call<'a> {
     pub(crate) locations: &'a [String],
     /// Paths of files whose change the agent shows.
     pub(crate) diffs: &'a [String],
+    /// The paths of the agent, if they are not those of the program.
+    pub(crate) place: Option<&'a PathMap>,
 }
 
 impl<'a> Call<'a> {
@@ -154,6 +154,7 @@ impl<'a> Call<'a> {
             about: None,
             locations: call.locations.as_deref().unwrap_or_default(),
             diffs: call.diffs.as_deref().unwrap_or_default(),
+            place: None,
         }
     }
 }
@@ -210,6 +211,12 @@ impl Policy {
             .flat_map(|(list, rules)| rules.rules.iter().map(move |rule| (list, &*rule.text, &*rule.source)))
     }
 
+    /// Returns which calls each rule of [`Policy::rules`] is about, for people.
+    #[doc(hidden)]
+    pub fn meanings(&self) -> impl Iterator<Item = String> {
+        [&self.deny, &self.ask, &self.allow].into_iter().flat_map(|list| list.rules.iter().map(|rule| rule.meaning()))
+    }
+
     /// Returns the decision about calls that no rule matches.
     ///
     /// # Examples
@@ -231,12 +238,15 @@ impl Policy {
     ///
     /// # Examples
     /// ```
-    /// # use kimi_agent_policy as kimi_agent;
-    /// # use kimi_agent_protocol::messages as wire;
-    /// # fn decide(policy: &kimi_agent::Policy, call: &wire::ToolCallInfo) {
-    /// let verdict = policy.check(call, ".");
-    /// println!("{} by {:?}", verdict.decision, verdict.rule);
+    /// # mod kimi_agent {
+    /// #     pub use kimi_agent_policy::*;
+    /// #     pub use kimi_agent_protocol::messages as wire;
     /// # }
+    /// use kimi_agent::{Policy, wire::ToolCallInfo};
+    /// let policy = Policy::preset("read-only").unwrap();
+    /// let call = ToolCallInfo::new("ReadFile", serde_json::json!({"path": "src/main.rs"}));
+    /// let verdict = policy.check(&call, ".");
+    /// assert_eq!(verdict.decision.as_str(), "allow");
     /// ```
     pub fn check(&self, call: &ToolCallInfo, work_dir: impl AsRef<Path>) -> PolicyVerdict {
         self.check_call(Call::of(call), work_dir.as_ref())
@@ -246,6 +256,13 @@ impl Policy {
     #[doc(hidden)]
     pub fn check_described(&self, call: &ToolCallInfo, about: &str, work_dir: &Path) -> PolicyVerdict {
         self.check_call(Call { about: Some(about), ..Call::of(call) }, work_dir)
+    }
+
+    /// Decides about a call of an agent that runs in another place than the program. All paths of the call are the agent's, and
+    /// `work_dir` is the program's.
+    #[doc(hidden)]
+    pub fn check_placed(&self, call: &ToolCallInfo, about: &str, work_dir: &Path, place: &PathMap) -> PolicyVerdict {
+        self.check_call(Call { about: Some(about), place: Some(place), ..Call::of(call) }, work_dir)
     }
 
     pub(crate) fn check_call(&self, call: Call<'_>, work_dir: &Path) -> PolicyVerdict {
@@ -313,7 +330,8 @@ impl Policy {
                 .map_err(|_| wrong(format!("expected a list of paths for `{key}` of the tool call, got {paths}"))),
         };
         let (locations, diffs) = (paths("locations")?, paths("diffs")?);
-        let call = Call { name, kind: text("kind")?, arguments, about: None, locations: &locations, diffs: &diffs };
+        let (kind, locations, diffs) = (text("kind")?, &*locations, &*diffs);
+        let call = Call { name, kind, arguments, locations, diffs, ..Call::default() };
         Ok(self.check_call(call, work_dir.as_ref()))
     }
 
@@ -363,7 +381,8 @@ impl Policy {
         decide_part: impl Fn(&'p Self, Tool<'_>, &Part, &mut Work<'p>) -> Option<Verdict<'p>>,
     ) -> Option<Option<(Verdict<'p>, &'c Part)>> {
         let (lower, plain) = (name.to_lowercase(), mcp::plain_name(name));
-        let tool = Tool { name, lower: &lower, plain: &plain };
+        let others = mcp::names_without_server(name);
+        let tool = Tool { name, lower: &lower, plain: &plain, others: &others };
         let mut strictest: Option<(Verdict<'_>, &Part)> = None;
         for part in parts {
             let verdict = decide_part(self, tool, part, work)?;
@@ -529,6 +548,8 @@ pub(crate) struct Tool<'a> {
     pub(crate) name: &'a str,
     pub(crate) lower: &'a str,
     pub(crate) plain: &'a str,
+    /// Its names without a server.
+    pub(crate) others: &'a [String],
 }
 
 /// A text in a sentence. Long texts are in the field `part`.

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf, Prefix, PrefixComponent};
 
+pub(crate) use kimi_agent_protocol::place::normalized;
+
 /// The target of a path through files of processes.
 #[derive(Debug)]
 pub(crate) struct OfProcess {
@@ -83,6 +85,24 @@ pub(crate) fn expand_home(text: &str) -> Option<PathBuf> {
     Some(Path::new(&home).join(rest))
 }
 
+/// The path in an address of a file, such as `file:///etc/passwd` or `file:notes.txt`, without its escapes.
+pub(crate) fn file_of_address(text: &str) -> Option<String> {
+    let text = text.trim_start();
+    let (scheme, rest) = text.split_once(':')?;
+    if !scheme.eq_ignore_ascii_case("file") {
+        return None;
+    }
+    let path = match rest.strip_prefix("//") {
+        // The machine does not matter.
+        Some(rest) => &rest[rest.find('/')?..],
+        None => rest,
+    };
+    let path = path.split(['?', '#']).next().unwrap_or(path);
+    let path = crate::host::unescaped(path).unwrap_or_else(|| path.to_owned());
+    let is_drive = path.get(2..3) == Some(":") && path.starts_with('/');
+    Some(path[usize::from(is_drive && cfg!(windows))..].to_owned()).filter(|path| !path.is_empty())
+}
+
 /// Whether the path leads to a share or a device, unless the working directory is there, too.
 pub(crate) fn is_remote(path: &Path, work_dir: &Path) -> bool {
     prefix(path).is_some_and(|own| {
@@ -95,21 +115,6 @@ fn prefix(path: &Path) -> Option<PrefixComponent<'_>> {
         Some(Component::Prefix(prefix)) => Some(prefix),
         _ => None,
     }
-}
-
-/// Removes `.` and `..` without looking at the files.
-pub(crate) fn normalized(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                plain.pop();
-            }
-            other => plain.push(other),
-        }
-    }
-    plain
 }
 
 /// Follows the links of the part that exists. Returns nothing if a link leads nowhere, or if the path cannot be read.
@@ -226,6 +231,22 @@ mod tests {
             assert!(of_process(Path::new(path), Path::new("/work")).is_none(), "{path}");
         }
         Ok(())
+    }
+
+    #[test]
+    fn address_of_file_names_its_path() {
+        for (text, path) in [
+            ("file:///etc/passwd", Some("/etc/passwd")),
+            ("FILE://localhost/etc/pass%77d", Some("/etc/passwd")),
+            (" file:/etc/passwd?x#L1", Some("/etc/passwd")),
+            ("file:notes.txt", Some("notes.txt")),
+            ("file:", None),
+            ("file://host", None),
+            ("https://example.com/x", None),
+            ("notes.txt", None),
+        ] {
+            assert_eq!(file_of_address(text).as_deref(), path, "{text}");
+        }
     }
 
     #[test]

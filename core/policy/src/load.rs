@@ -144,7 +144,7 @@ impl Policy {
     /// # Ok::<(), kimi_agent_protocol::Error>(())
     /// ```
     pub fn named(text: &str) -> Result<Self> {
-        if presets::NAMES.contains(&text) { Self::preset(text) } else { Self::load(text) }
+        if presets::NAMES.contains(&text) { Self::preset(text) } else { Self::load_named(Path::new(text)) }
     }
 
     /// Returns a preset if the path is the name of one, else reads the file.
@@ -152,8 +152,18 @@ impl Policy {
     pub fn named_os(path: &Path) -> Result<Self> {
         match path.to_str().filter(|name| presets::NAMES.contains(name)) {
             Some(name) => Self::preset(name),
-            None => Self::load(path),
+            None => Self::load_named(path),
         }
+    }
+
+    /// Reads a file that could also be meant as a preset.
+    fn load_named(path: &Path) -> Result<Self> {
+        if path.extension().is_none() && path.components().count() == 1 && !path.exists() {
+            let [first, second] = presets::NAMES;
+            let name = path.display();
+            return Err(wrong(format!("\"{name}\" is neither a preset (\"{first}\", \"{second}\") nor a file")));
+        }
+        Self::load(path)
     }
 
     /// Reads a rule set from a mapping with the keys `default`, `deny`, `ask` and `allow`, and `extends` for a preset.
@@ -186,23 +196,35 @@ impl Policy {
         let path = path.as_ref();
         let name = path.display().to_string();
         let failed = |reason: String| wrong(format!("the policy {name} cannot be read: {reason}"));
-        let metadata = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
-        let problem = match metadata.is_file() {
-            true if metadata.len() <= MAX_FILE => None,
-            true => Some("expected at most 1 MiB, got a larger file"),
-            false if metadata.is_dir() => Some("expected a file, got a folder"),
-            false => Some("expected a regular file, got a pipe or a device"),
-        };
-        if let Some(problem) = problem {
-            return Err(failed(problem.to_owned()));
-        }
-        let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
-        let text = decoded(bytes).map_err(failed)?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned();
+        let text = file_text(path).map_err(failed)?;
         let origin = Origin::new(Some(&name), Some(&text));
         let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
         if is_json { from_json(&origin, &text) } else { from_toml(&origin, &text) }
     }
+}
+
+/// Reads a file of TOML, for options that are such a file. The error is the problem.
+///
+/// # Errors
+/// Returns the problem of the file.
+#[doc(hidden)]
+pub fn toml_file(path: &Path) -> std::result::Result<Map<String, Value>, String> {
+    let text = file_text(path)?;
+    toml::from_str(&text).map_err(|error| error.message().to_owned())
+}
+
+/// Returns the text of a file.
+fn file_text(path: &Path) -> std::result::Result<String, String> {
+    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    match metadata.is_file() {
+        true if metadata.len() <= MAX_FILE => {}
+        true => return Err("expected at most 1 MiB, got a larger file".to_owned()),
+        false if metadata.is_dir() => return Err("expected a file, got a folder".to_owned()),
+        false => return Err("expected a regular file, got a pipe or a device".to_owned()),
+    }
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let text = decoded(bytes)?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned())
 }
 
 /// The text of a file.
@@ -266,7 +288,7 @@ fn from_toml(origin: &Origin<'_>, text: &str) -> Result<Policy> {
         let list = match KEYS.iter().position(|known| *known == key) {
             None => return Err(unknown_key(origin, at, key)),
             Some(0) => {
-                let DeValue::String(word) = value.get_ref() else { return Err(wrong_default(origin, at)) };
+                let DeValue::String(word) = value.get_ref() else { return Err(wrong_default(origin, at, None)) };
                 raw.default = Some(Entry { at, value: word.to_string(), source: None });
                 continue;
             }
@@ -382,7 +404,7 @@ fn from_value(origin: &Origin<'_>, value: &Value) -> Result<Policy> {
             None => return Err(unknown_key(origin, at, key)),
             Some(_) if value.is_null() => continue,
             Some(0) => {
-                let Value::String(word) = value else { return Err(wrong_default(origin, at)) };
+                let Value::String(word) = value else { return Err(wrong_default(origin, at, None)) };
                 raw.default = Some(Entry { at, value: word.clone(), source: None });
                 continue;
             }
@@ -403,16 +425,22 @@ fn from_value(origin: &Origin<'_>, value: &Value) -> Result<Policy> {
     build(origin, raw)
 }
 
-fn wrong_default(origin: &Origin<'_>, at: Option<usize>) -> Error {
-    error(origin, at, "`default`", "expected \"ask\", \"deny\" or \"allow\"")
+fn wrong_default(origin: &Origin<'_>, at: Option<usize>, word: Option<&str>) -> Error {
+    let got = word.map_or_else(String::new, |word| format!(", got {word:?}"));
+    error(origin, at, "`default`", &format!("expected \"ask\", \"deny\" or \"allow\"{got}"))
 }
 
 fn wrong_preset(origin: &Origin<'_>, at: Option<usize>) -> Error {
     error(origin, at, "`extends`", "expected the name of a preset: \"read-only\" or \"edit-files\"")
 }
 
+fn unknown_preset(origin: &Origin<'_>, at: Option<usize>, name: &str) -> Error {
+    let reason = format!("expected the name of a preset: \"read-only\" or \"edit-files\", got {name:?}");
+    error(origin, at, "`extends`", &reason)
+}
+
 fn no_list(origin: &Origin<'_>, at: Option<usize>, key: &str) -> Error {
-    error(origin, at, &format!("`{key}`"), "expected a list of rules")
+    error(origin, at, &format!("`{key}`"), "expected a list of rules, such as [\"read(**)\"]")
 }
 
 fn no_rule(origin: &Origin<'_>, at: Option<usize>, key: &str, n: usize) -> Error {
@@ -422,14 +450,16 @@ fn no_rule(origin: &Origin<'_>, at: Option<usize>, key: &str, n: usize) -> Error
 fn build(origin: &Origin<'_>, raw: Raw) -> Result<Policy> {
     let default = match raw.default {
         None => Decision::Ask,
-        Some(entry) => Decision::parse(&entry.value).ok_or_else(|| wrong_default(origin, entry.at))?,
+        Some(entry) => {
+            Decision::parse(&entry.value).ok_or_else(|| wrong_default(origin, entry.at, Some(&entry.value)))?
+        }
     };
     if raw.lists.iter().map(Vec::len).sum::<usize>() > MAX_RULES {
         return Err(error(origin, None, "the policy", &format!("expected at most {MAX_RULES} rules")));
     }
     let mut preset = [Vec::new(), Vec::new(), Vec::new()];
     if let Some(entry) = raw.extends {
-        let rules = presets::rules(&entry.value).ok_or_else(|| wrong_preset(origin, entry.at))?;
+        let rules = presets::rules(&entry.value).ok_or_else(|| unknown_preset(origin, entry.at, &entry.value))?;
         for (list, texts) in preset.iter_mut().zip(rules) {
             for text in texts {
                 let rule = Rule::parse(&text, format!("preset {}", entry.value));

@@ -1,7 +1,7 @@
 //! Names of tools of MCP servers: agents write them in several ways, or show a title instead.
 
 use crate::command::pattern::wildcard;
-use crate::kinds::is_name;
+use crate::kinds::{is_name, mcp_names};
 use crate::rule::Certainty;
 
 /// The server and the tool that a name of a tool can be split into.
@@ -22,6 +22,17 @@ impl McpName {
 /// A name as rules that deny compare it: only its letters and digits, in lower case.
 pub(crate) fn plain_name(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// The names of a tool of an MCP server, or of one of the program's own tools, without the server and in lower case.
+pub(crate) fn names_without_server(name: &str) -> Vec<String> {
+    const OF_PROGRAM: [&str; 6] = ["mcp_program_", "program_", "program/", "program.", "program:", "program-"];
+    let name = name.trim();
+    let lower = name.to_lowercase();
+    let mut found: Vec<String> = mcp_names(name).iter().map(|name| name.tool.to_lowercase()).collect();
+    found.extend(OF_PROGRAM.iter().find_map(|start| lower.strip_prefix(start)).map(str::to_owned));
+    found.extend(lower.split_once(" (program").map(|(tool, _)| tool.to_owned()));
+    found
 }
 
 /// The server and the tool of a rule, in which `*` stands for any characters.
@@ -98,6 +109,11 @@ impl McpPattern {
         }
         let lower = name.to_lowercase();
         let server = self.server.to_lowercase();
+        // Any title could be that of a tool of any server: only one that says so is meant.
+        if !is_name(name) && server.chars().all(|c| c == '*') {
+            let (tool, rest) = lower.split_once(['(', '@']).unwrap_or((&lower, ""));
+            return lower.contains("mcp") || (!rest.is_empty() && is_name(tool.trim_end()));
+        }
         let begins = |text: &str| {
             let text = text.trim_start_matches(|c: char| !c.is_alphanumeric());
             match text.strip_prefix(&*server) {

@@ -9,8 +9,10 @@ use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use std::sync::OnceLock;
 
+use kimi_agent_protocol::place::Resolved;
+
 use crate::glob::{Ends, EndsAt, Globs, is_glob};
-use crate::links::{expand_home, follow, is_remote, is_strange, normalized, of_process, slashed};
+use crate::links::{expand_home, file_of_address, follow, is_remote, is_strange, normalized, of_process, slashed};
 use crate::rule::Certainty;
 use crate::work::Budget;
 use expansion::git_form;
@@ -60,6 +62,8 @@ pub(crate) struct FilePath {
     is_unknown_to_shell: bool,
     /// It is a glob that can be the working directory, or one that this is in.
     is_around_dir: bool,
+    /// Only the agent has it, because it runs in another place than the program.
+    is_foreign: bool,
     other_forms: OnceCell<Vec<String>>,
     /// The forms as globs, and what is below them if that is meant.
     globs: OnceCell<Vec<[Option<Globs>; 2]>>,
@@ -73,12 +77,19 @@ pub(crate) enum GlobUse {
     Shell,
     /// As tools that search: they may.
     Search,
+    /// As tools that read the files which they find: as a search, but a rule for a folder is about what is in it.
+    Contents,
     /// As git: its wildcards match any characters.
     Wide,
 }
 
 /// Resolves a path of a tool call relative to `base`.
 pub(crate) fn resolve(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
+    let known = dir.resolved(text);
+    let text = match &known {
+        Resolved::Known(text) => &**text,
+        Resolved::Foreign | Resolved::Unknown => return FilePath::foreign(text, &known, dir),
+    };
     let mut path = resolve_name(text, base, dir);
     if is_glob(text) && !path.work_dirs[0].as_os_str().is_empty() {
         path.expand(base, dir);
@@ -106,9 +117,11 @@ fn resolve_name(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
     if has_parent {
         others.extend([follow(&lexical), followed.as_deref().and_then(follow)]);
     }
-    // Some agents mark a file with `@`.
-    let marked = text.strip_prefix('@').map(|text| base.join(text));
+    // Some agents mark a file with `@`, or send its address.
+    let address = file_of_address(text);
+    let marked = text.strip_prefix('@').or(address.as_deref()).map(|text| base.join(text));
     others.extend(marked.as_deref().map(follow));
+    others.extend(marked.as_deref().filter(|_| address.is_some()).map(|path| Some(normalized(path))));
     // Without a link on the way, only the parts of the path itself can lead to files of processes.
     let [work, known_work] = &dir.spellings;
     let below = followed.as_ref().and_then(|path| path.strip_prefix(known_work).ok());
@@ -158,6 +171,7 @@ fn resolve_name(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
         is_unknown: false,
         is_unknown_to_shell: false,
         is_around_dir: false,
+        is_foreign: false,
         other_forms: OnceCell::new(),
         globs: OnceCell::new(),
         budget: Rc::clone(&dir.budget),
@@ -189,6 +203,7 @@ impl FilePath {
             is_unknown: false,
             is_unknown_to_shell: false,
             is_around_dir: false,
+            is_foreign: false,
             other_forms: OnceCell::new(),
             globs: OnceCell::new(),
             budget: Rc::clone(&dir.budget),
@@ -207,7 +222,9 @@ impl FilePath {
             self.allowable = false;
         }
         // A glob with a folder begins at the directory; a name alone is found in every folder.
-        if glob == GlobUse::Search && !self.text.trim_start_matches("./").trim_end_matches('/').contains('/') {
+        if matches!(glob, GlobUse::Search | GlobUse::Contents)
+            && !self.text.trim_start_matches("./").trim_end_matches('/').contains('/')
+        {
             self.forms.push(format!("**/{}", self.text.trim_start_matches("./").to_lowercase()));
         }
         self
@@ -228,6 +245,11 @@ impl FilePath {
             || self.lexical.strip_prefix(&self.work_dirs[0]).ok() != self.resolved.strip_prefix(&self.work_dirs[1]).ok()
     }
 
+    /// Whether a link leads it out of a folder and out of the working directory.
+    pub(crate) fn is_behind_link(&self, folder: &Self) -> bool {
+        ![&folder.resolved, &self.work_dirs[1]].into_iter().any(|place| self.resolved.starts_with(place))
+    }
+
     /// The pattern that allows this path alone.
     pub(crate) fn pattern(&self) -> Option<String> {
         if !self.allowable || is_glob(&self.text) {
@@ -242,6 +264,7 @@ impl FilePath {
         match (self.text.is_empty(), self.certain, self.allowable) {
             _ if self.is_word => Some("it may name a file or a folder"),
             (true, ..) => Some("the path is empty"),
+            _ if self.is_foreign && !self.is_any => Some("the path is in the place of the agent, not on this machine"),
             (_, false, _) => Some("the path can mean different files"),
             (_, _, false) => Some("the path has `..`"),
             _ => None,
@@ -298,7 +321,8 @@ impl FilePath {
     /// one of these is not about the search.
     pub(crate) fn skips_folders(&self) -> bool {
         let folder = self.text.rsplit_once('/').map_or("", |(folder, _)| folder);
-        matches!(folder, "" | "**" | ".") && !matches!(self.glob, Some(GlobUse::Shell | GlobUse::Wide))
+        matches!(folder, "" | "**" | ".")
+            && !matches!(self.glob, Some(GlobUse::Shell | GlobUse::Wide | GlobUse::Contents))
     }
 
     /// Whether the call names files by a glob.
@@ -391,7 +415,12 @@ impl PathPattern {
             return Err("a path pattern has at most 4096 bytes, 64 `*` and 8 `{`".to_owned());
         }
         let is_absolute = glob.starts_with('/') || glob.get(1..3) == Some(":/");
-        let lower = folded(&glob);
+        // The working directory: a rule that denies is about what is in it.
+        let is_here = matches!(&*glob, "" | ".");
+        let lower = if is_here { "**".to_owned() } else { folded(&glob) };
+        if is_here {
+            glob.clear();
+        }
         let folder = lower.strip_suffix("/**").map(str::to_owned);
         let start = lower.split(['*', '?', '[', '{']).next().unwrap_or_default();
         let start =
@@ -460,6 +489,9 @@ impl PathPattern {
 
     /// A path that matches.
     pub(crate) fn witness(&self) -> Option<String> {
+        if self.glob.is_empty() {
+            return Some(".".to_owned());
+        }
         let mut text = self.glob.replace("**/", "").replace("**", "x").replace(['*', '?'], "x");
         while let (Some(start), Some(end)) = (text.find('{'), text.find('}')) {
             let choice = text.get(start + 1..end)?.split(',').next()?.to_owned();

@@ -18,6 +18,8 @@ const SECRETS: &[&str] = &[
     "**/.pgpass",
     "**/.my.cnf",
     "**/.npmrc",
+    "**/.yarnrc",
+    "**/.yarnrc.yml",
     "**/.pypirc",
     "**/.git-credentials",
     "**/.ssh/**",
@@ -35,6 +37,7 @@ const SECRETS: &[&str] = &[
     "**/id_ed25519*",
     "**/id_ecdsa*",
     "**/id_dsa*",
+    "**/*.gpg",
     "**/*.pem",
     "**/*.key",
     "**/*.p8",
@@ -57,6 +60,9 @@ const SECRETS: &[&str] = &[
     "**/*.tfvars.*",
     // Settings of git can have passwords in addresses.
     "**/.git/config",
+    "**/.git/config.worktree",
+    "**/.git/modules/**/config",
+    "**/.git/worktrees/**/config.worktree",
     "**/.gitconfig",
     "**/auth.json",
     "**/token",
@@ -83,6 +89,9 @@ const SECRETS: &[&str] = &[
     "**/logins.json",
     "**/cookies.sqlite",
     "**/wallet.dat",
+    // Keys of models, in the settings of agents.
+    "**/.kimi/config.*",
+    "**/.kimi-code/config.*",
 ];
 /// Names that programs give to what they log in with, in folders of their own. Only their parts below the working directory count.
 const OWN_SECRETS: &[&str] = &["*cred*", "*auth*", "*token*"];

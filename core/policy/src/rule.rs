@@ -99,8 +99,36 @@ impl Rule {
         let pattern = pattern.map(|pattern| Pattern::parse(pattern, kind)).transpose()?;
         let lower = name.to_lowercase();
         let named_mcp = lower.strip_prefix("mcp__").and_then(|rest| rest.split_once("__"));
+        // Without a pattern, a rule for the kind is about each server.
+        let named_mcp = named_mcp.or((subject == Subject::Kind(Kind::Mcp)).then_some(("*", "*")));
         let named_mcp = named_mcp.filter(|_| pattern.is_none()).map(|(server, tool)| McpPattern::new(server, tool));
         Ok(Self { text: text.to_owned(), source, subject, pattern, lower, named_mcp })
+    }
+
+    /// Returns which calls the rule is about, for people.
+    pub(crate) fn meaning(&self) -> String {
+        let text = self.pattern.as_ref().map(|pattern| &*pattern.text).filter(|text| *text != "*");
+        let tools = match &self.subject {
+            Subject::Kind(_) => String::new(),
+            Subject::Tool(name) if name.contains('*') => format!(", by tools whose names match `{name}`"),
+            Subject::Tool(name) => format!(", by the tool `{name}`"),
+        };
+        let (any, some) = match self.kind() {
+            Some(Kind::Read) => ("reads any file", "reads files that match"),
+            Some(Kind::Edit) => ("changes any file", "changes files that match"),
+            Some(Kind::Delete) => ("deletes any file", "deletes files that match"),
+            Some(Kind::Move) => ("moves any file", "moves files that match"),
+            Some(Kind::Search) => ("searches in any file", "searches in files that match"),
+            Some(Kind::Execute) if self.spells_all() => {
+                ("runs any command", "runs the command with exactly these words:")
+            }
+            Some(Kind::Execute) => ("runs any command", "runs commands that match"),
+            Some(Kind::Fetch) => ("fetches from any host", "fetches from hosts that match"),
+            Some(Kind::Think) => ("thinks", "thinks about"),
+            Some(Kind::Mcp) => ("calls any tool of an MCP server", "calls tools of MCP servers that match"),
+            None => ("does anything", "has a command, a path or a host that matches"),
+        };
+        text.map_or_else(|| format!("{any}{tools}"), |text| format!("{some} `{text}`{tools}"))
     }
 
     /// Whether it names a tool of an MCP server.
@@ -133,6 +161,11 @@ impl Rule {
         self.pattern.as_ref().is_none_or(|pattern| pattern.text == "*")
     }
 
+    /// Whether its pattern has more than wildcards and signs.
+    fn names_something(&self) -> bool {
+        self.pattern.as_ref().is_some_and(|pattern| pattern.text.contains(char::is_alphanumeric))
+    }
+
     /// The kind of the tools that it is about, if it is known.
     pub(crate) fn kind(&self) -> Option<Kind> {
         match &self.subject {
@@ -143,6 +176,9 @@ impl Rule {
 
     /// Whether it concerns the part for certain. Allow rules are compared in this way.
     pub(crate) fn matches_strictly(&self, tool: &str, part: &Part) -> bool {
+        if part.is_text && !self.names_something() {
+            return false;
+        }
         let is_subject = match &self.subject {
             Subject::Kind(kind) => part.kind == Some(*kind),
             Subject::Tool(name) => !part.redirection && allows_tool(name, tool, part),
@@ -162,20 +198,30 @@ impl Rule {
 
     /// Whether it may concern the part. Rules that deny or ask are compared in this way.
     pub(crate) fn matches_liberally(&self, tool: Tool<'_>, part: &Part) -> Certainty {
+        if part.is_text && !self.names_something() {
+            return Certainty::No;
+        }
         let certainty = self.matches_target(tool, part);
+        // A file of a tool of which no kind is known, and a rule about each file of a kind.
+        let is_any_file = self.is_bare() && !part.is_word() && matches!(part.target, Target::Path(_));
         match certainty {
             Certainty::Yes if part.vague => Certainty::Maybe,
-            Certainty::Maybe if part.shadow && !part.hides && !part.vague && !part.is_any_path() => Certainty::No,
+            Certainty::Maybe if part.shadow && !part.hides && !part.vague && !part.is_any_path() && !is_any_file => {
+                Certainty::No
+            }
             certainty => certainty,
         }
     }
 
     fn matches_target(&self, tool: Tool<'_>, part: &Part) -> Certainty {
         let is_subject = match &self.subject {
-            Subject::Kind(kind) if self.pattern.is_some() => concerns_file(*kind, part),
-            Subject::Kind(kind) => concerns(*kind, part),
-            Subject::Tool(name) if name.contains('*') => wildcard(&self.lower, tool.lower).into(),
-            Subject::Tool(_) => (self.lower == tool.lower).into(),
+            Subject::Kind(kind) => concerns_file(*kind, part),
+            Subject::Tool(name) => {
+                let is_named = |tool: &str| {
+                    if name.contains('*') { wildcard(&self.lower, tool) } else { self.lower == tool }
+                };
+                (is_named(tool.lower) || tool.others.iter().any(|other| is_named(other))).into()
+            }
         };
         let Some(pattern) = &self.pattern else {
             // A word that may mean no file needs a rule that names it.
@@ -279,7 +325,7 @@ pub(crate) fn concerns(kind: Kind, part: &Part) -> Certainty {
     kind.covers(known).into()
 }
 
-/// Whether a rule with a pattern is about a part of this kind: the content of a file that is moved gets another name, and one that
+/// Whether a rule is about a part of this kind: the content of a file that is moved gets another name, and one that
 /// must not be read must not be deleted.
 pub(crate) fn concerns_file(kind: Kind, part: &Part) -> Certainty {
     let takes = matches!(part.kind, Some(Kind::Delete | Kind::Move))

@@ -300,7 +300,12 @@ impl RuleList {
         let mut list = Self::default();
         for (at, rule) in rules.iter().enumerate() {
             match &rule.subject {
-                Subject::Kind(Kind::Mcp) if !rule.is_bare() => list.names.add(at, rule),
+                Subject::Kind(Kind::Mcp) => {
+                    list.names.add(at, rule);
+                    if rule.is_bare() {
+                        list.kinds.rest.push(at);
+                    }
+                }
                 Subject::Kind(_) => list.kinds.add(at, rule, &counts),
                 // Other names of a tool of an MCP server are meant, too.
                 Subject::Tool(_) if rule.names_mcp() => list.names.add(at, rule),
@@ -313,7 +318,9 @@ impl RuleList {
                 }
             }
         }
-        let has = |is: fn(Kind) -> bool| rules.iter().any(|rule| !rule.is_bare() && rule.kind().is_some_and(is));
+        // A rule for a tool without a pattern is about its name alone.
+        let is_about_targets = |rule: &Rule| !rule.is_bare() || matches!(rule.subject, Subject::Kind(_));
+        let has = |is: fn(Kind) -> bool| rules.iter().any(|rule| is_about_targets(rule) && rule.kind().is_some_and(is));
         list.has_paths = has(is_path) || rules.iter().any(|rule| !rule.is_bare() && rule.kind().is_none());
         list.has_hosts = has(|kind| kind == Kind::Fetch);
         drop(counts);
@@ -359,8 +366,10 @@ impl RuleList {
             found.extend(self.names.all());
         }
         let mut steps = self.kinds.find(&self.rules, part, true, &mut found);
-        if let Some(index) = self.tools.get(tool.lower) {
-            steps += index.find(&self.rules, part, false, &mut found);
+        for name in std::iter::once(tool.lower).chain(tool.others.iter().map(|other| &**other)) {
+            if let Some(index) = self.tools.get(name) {
+                steps += index.find(&self.rules, part, false, &mut found);
+            }
         }
         found.sort_unstable();
         found.dedup();

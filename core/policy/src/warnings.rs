@@ -44,13 +44,11 @@ pub(crate) fn find(policy: &Policy) -> Vec<String> {
 }
 
 fn problem(policy: &Policy, list: &str, rule: &Rule, current_dir: Option<&Path>) -> Option<String> {
-    if let Some(reason) = never_matches(rule).or_else(|| foreign_form(list, rule)) {
-        return Some(reason);
+    let reason = never_matches(rule).or_else(|| foreign_form(list, rule)).or_else(|| never_simple(list, rule));
+    if reason.is_some() {
+        return reason;
     }
     if list == "allow" {
-        if let Some(reason) = never_allows(rule) {
-            return Some(reason);
-        }
         let is_outside = |work_dir: &Path| {
             rule.pattern
                 .as_ref()
@@ -192,6 +190,12 @@ fn never_matches(rule: &Rule) -> Option<String> {
 fn foreign_form(list: &str, rule: &Rule) -> Option<String> {
     let text = rule.text.trim();
     let Some(pattern) = &rule.pattern else {
+        let server = text.strip_prefix("mcp__").filter(|server| !server.contains("__") && !server.contains('*'));
+        if let Some(server) = server {
+            return Some(format!(
+                "`{text}` is the name of a tool here; for all tools of the server write `mcp({server}/*)`"
+            ));
+        }
         let (head, rest) = text.split_once(':')?;
         let meant = match Kind::parse(head) {
             Some(_) => format!("{head}({rest})"),
@@ -213,6 +217,10 @@ fn foreign_form(list: &str, rule: &Rule) -> Option<String> {
         Kind::Mcp | Kind::Fetch | Kind::Think => return None,
         _ => match (pattern.text.split_once("://"), pattern.text.strip_prefix('$')) {
             (Some((_, path)), _) => format!("{name}({path})"),
+            _ if has_separators_of_windows(&pattern.text) => format!("{name}({})", pattern.text.replace('\\', "/")),
+            _ if pattern.text.starts_with(['"', '\'']) => {
+                format!("{name}({})", pattern.text.trim_matches(['"', '\'']))
+            }
             (_, Some(rest)) => match ["HOME/", "{HOME}/"].iter().find_map(|variable| rest.strip_prefix(variable)) {
                 Some(path) => format!("{name}(~/{path})"),
                 None if rest.starts_with('{') || rest.starts_with(|c: char| c.is_ascii_uppercase()) => {
@@ -226,9 +234,18 @@ fn foreign_form(list: &str, rule: &Rule) -> Option<String> {
     Some(format!("`{}` stands for these characters; you may mean `{meant}`", pattern.text))
 }
 
+/// Whether a `\\` cannot be meant to take the next sign as it is.
+fn has_separators_of_windows(text: &str) -> bool {
+    text.match_indices('\\').any(|(at, _)| text[at + 1..].starts_with(char::is_alphanumeric))
+}
+
 /// A command is compared word by word, after the shell text was taken apart.
-fn never_allows(rule: &Rule) -> Option<String> {
+fn never_simple(list: &str, rule: &Rule) -> Option<String> {
     let pattern = rule.pattern.as_ref().filter(|_| rule.kind() == Some(Kind::Execute))?;
     let sign = pattern.command.impossible()?;
-    Some(format!("it never matches, because no simple command contains `{sign}`; write a rule for each simple command"))
+    let fix = "write a rule for each simple command";
+    Some(match list {
+        "allow" => format!("it never matches, because no simple command contains `{sign}`; {fix}"),
+        _ => format!("it matches no simple command, because none contains `{sign}`; {fix}"),
+    })
 }

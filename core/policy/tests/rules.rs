@@ -259,7 +259,8 @@ fn tool_of_program_is_named_as_program_names_it() {
         let policy = Policy::from_value(&rules).unwrap();
         policy.check_json(&json!({"name": "search", "kind": "mcp"}), "/").unwrap().decision
     };
-    assert_eq!(decide(json!({"deny": ["search"]})), Decision::Ask, "`search` is a kind");
+    assert_eq!(decide(json!({"deny": ["search"]})), Decision::Deny, "the tool has the name of the kind");
+    assert_eq!(decide(json!({"allow": ["search"]})), Decision::Ask, "`search` is a kind");
     for rule in ["mcp", "mcp(program/*)", "mcp(program/search)"] {
         assert_eq!(decide(json!({"deny": [rule]})), Decision::Deny, "{rule}");
         assert_eq!(decide(json!({"allow": [rule]})), Decision::Allow, "{rule}");

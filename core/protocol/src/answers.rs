@@ -250,7 +250,7 @@ impl Answers {
     }
 
     pub(crate) fn read(value: &Value) -> Result<Option<Self>, WrongAnswer> {
-        const EXPECTED: &str = "an object of answers by question text, or nothing to dismiss";
+        const EXPECTED: &str = "an object of answers by question text, or nothing for a dismissal,";
         let map = match value {
             Value::Null => return Ok(None),
             Value::Object(map) => map,

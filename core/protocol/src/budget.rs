@@ -6,6 +6,8 @@ use serde::Serialize;
 use serde_json::{Map, Number, Value};
 
 use crate::connection::{PromptResult, TurnStatus};
+use crate::cost::Spending;
+use crate::dialect::Reported;
 use crate::error::Error;
 use crate::messages::{Event, TokenUsage};
 use crate::naming::Naming;
@@ -36,6 +38,8 @@ pub struct Budget {
     tool_calls: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usd: Option<f64>,
 }
 
 /// The quantity that a budget limits.
@@ -59,17 +63,19 @@ pub enum BudgetCounter {
     ToolCalls,
     /// Seconds since the turn began.
     Seconds,
+    /// US dollars: what the agent reports, or the price of the tokens.
+    Usd,
 }
 
 impl BudgetCounter {
-    const ALL: [Self; 5] = [Self::Tokens, Self::OutputTokens, Self::Steps, Self::ToolCalls, Self::Seconds];
+    const ALL: [Self; 6] = [Self::Tokens, Self::OutputTokens, Self::Steps, Self::ToolCalls, Self::Seconds, Self::Usd];
 
     /// Returns the limit of this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|counter| counter.as_str() == name)
     }
 
-    /// Returns the name of the limit: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`.
+    /// Returns the name of the limit: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`, `usd`.
     ///
     /// # Examples
     /// ```
@@ -83,13 +89,14 @@ impl BudgetCounter {
             Self::Steps => "steps",
             Self::ToolCalls => "tool_calls",
             Self::Seconds => "seconds",
+            Self::Usd => "usd",
         }
     }
 
-    /// An amount as JSON: only seconds have a fraction.
+    /// An amount as JSON: only seconds and money have a fraction.
     fn number(self, amount: f64) -> Number {
         match self {
-            Self::Seconds => Number::from_f64(amount).unwrap_or_else(|| 0.into()),
+            Self::Seconds | Self::Usd => Number::from_f64(amount).unwrap_or_else(|| 0.into()),
             _ => (amount as u64).into(),
         }
     }
@@ -178,6 +185,41 @@ impl Budget {
         self
     }
 
+    /// Limits the cost in US dollars, as the agent reports it, or as the option `prices` estimates it.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// let budget = kimi_agent::Budget::new().usd(2.0);
+    /// # drop(budget);
+    /// ```
+    #[must_use]
+    pub fn usd(mut self, usd: f64) -> Self {
+        self.usd = Some(usd);
+        self
+    }
+
+    /// Returns whether the cost is limited.
+    pub(crate) fn limits_cost(&self) -> bool {
+        self.usd.is_some()
+    }
+
+    /// Returns the lower one of each limit of two budgets.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn stricter(self, other: Self) -> Self {
+        let least = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
+        let lower = |one: Option<f64>, other: Option<f64>| one.into_iter().chain(other).reduce(f64::min);
+        Self {
+            tokens: least(self.tokens, other.tokens),
+            output_tokens: least(self.output_tokens, other.output_tokens),
+            steps: least(self.steps, other.steps),
+            tool_calls: least(self.tool_calls, other.tool_calls),
+            seconds: lower(self.seconds, other.seconds),
+            usd: lower(self.usd, other.usd),
+        }
+    }
+
     /// The time after which it is exceeded.
     pub(crate) fn time(&self) -> Option<Duration> {
         self.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
@@ -190,6 +232,7 @@ impl Budget {
             BudgetCounter::Steps => self.steps.map(|limit| limit as f64),
             BudgetCounter::ToolCalls => self.tool_calls.map(|limit| limit as f64),
             BudgetCounter::Seconds => self.seconds,
+            BudgetCounter::Usd => self.usd,
         }
     }
 
@@ -197,7 +240,7 @@ impl Budget {
     pub(crate) fn exceeded(&self, option: &'static str, spent: &Spent) -> Option<BudgetExceeded> {
         BudgetCounter::ALL.into_iter().find_map(|counter| {
             let (limit, used) = (self.limit(counter)?, spent.amount(counter));
-            // The deadline of seconds is reached, never passed by much; all others are counted in whole numbers.
+            // The deadline of seconds is reached, never passed by much; all others may be used up.
             let is_exceeded = if counter == BudgetCounter::Seconds { used >= limit } else { used > limit };
             is_exceeded.then(|| BudgetExceeded {
                 option,
@@ -229,9 +272,8 @@ pub fn parse_budget(limits: Map<String, Value>, naming: Naming) -> Result<Budget
         let count =
             value.as_u64().or_else(|| value.as_f64().filter(|n| *n >= 0.0 && n.fract() == 0.0).map(|n| n as u64));
         match (counter, count) {
-            (BudgetCounter::Seconds, _) => {
-                budget.seconds = Some(value.as_f64().ok_or_else(|| wrong("a number"))?);
-            }
+            (BudgetCounter::Seconds, _) => budget.seconds = Some(value.as_f64().ok_or_else(|| wrong("a number"))?),
+            (BudgetCounter::Usd, _) => budget.usd = Some(value.as_f64().ok_or_else(|| wrong("a number"))?),
             (_, None) => return Err(wrong("a whole number")),
             (BudgetCounter::Tokens, count) => budget.tokens = count,
             (BudgetCounter::OutputTokens, count) => budget.output_tokens = count,
@@ -256,6 +298,9 @@ pub fn budget_problem(budget: &Budget, naming: Naming) -> Option<String> {
     if let Some((counter, _)) = zero.into_iter().find(|(_, limit)| *limit == Some(0)) {
         return Some(format!("`{}`: expected at least 1, got 0", naming.name(counter.as_str())));
     }
+    if let Some(usd) = budget.usd.filter(|usd| !(usd.is_finite() && *usd > 0.0)) {
+        return Some(format!("`usd`: expected more than 0 US dollars, got {usd}"));
+    }
     if let Some(seconds) = budget.seconds.filter(|seconds| !seconds.is_finite()) {
         return Some(format!("`seconds`: {seconds} is not a finite number"));
     }
@@ -264,10 +309,11 @@ pub fn budget_problem(budget: &Budget, naming: Naming) -> Option<String> {
 }
 
 /// Returns the first limit that an agent never reports: it would never be exceeded.
-pub fn uncounted(budget: &Budget, reports_tokens: bool, reports_steps: bool) -> Option<BudgetCounter> {
+pub fn uncounted(budget: &Budget, reported: Reported) -> Option<BudgetCounter> {
     let counted = |counter: &BudgetCounter| match counter {
-        BudgetCounter::Tokens | BudgetCounter::OutputTokens => reports_tokens,
-        BudgetCounter::Steps => reports_steps,
+        BudgetCounter::Tokens | BudgetCounter::OutputTokens => reported.tokens,
+        BudgetCounter::Steps => reported.steps,
+        BudgetCounter::Usd => reported.cost,
         _ => true,
     };
     BudgetCounter::ALL.into_iter().find(|counter| budget.limit(*counter).is_some() && !counted(counter))
@@ -280,6 +326,7 @@ pub(crate) struct Spent {
     pub(crate) steps: u64,
     pub(crate) tool_calls: u64,
     pub(crate) time: Duration,
+    pub(crate) cost: Spending,
 }
 
 impl Spent {
@@ -297,6 +344,7 @@ impl Spent {
         self.steps += other.steps;
         self.tool_calls += other.tool_calls;
         self.time += other.time;
+        self.cost.add(&other.cost);
     }
 
     fn amount(&self, counter: BudgetCounter) -> f64 {
@@ -306,6 +354,7 @@ impl Spent {
             BudgetCounter::Steps => self.steps as f64,
             BudgetCounter::ToolCalls => self.tool_calls as f64,
             BudgetCounter::Seconds => self.time.as_secs_f64(),
+            BudgetCounter::Usd => self.cost.usd(),
         }
     }
 }
@@ -346,7 +395,10 @@ impl std::fmt::Display for BudgetExceeded {
             BudgetCounter::Seconds => format!("{amount:.3}").trim_end_matches('0').trim_end_matches('.').to_owned(),
             _ => amount.to_string(),
         });
-        let mut things = counter.as_str().replace('_', " ");
+        let mut things = match counter {
+            BudgetCounter::Usd => "US dollars".to_owned(),
+            _ => counter.as_str().replace('_', " "),
+        };
         let verb = if used == "1" { "was" } else { "were" };
         if used == "1" {
             things.pop();
@@ -390,10 +442,10 @@ mod tests {
 
     #[test]
     fn budget_is_read_in_both_namings() {
-        let expected = Budget::new().tokens(5).output_tokens(4).steps(3).tool_calls(0).seconds(1.5);
-        let snake = json!({"tokens": 5, "output_tokens": 4, "steps": 3.0, "tool_calls": 0, "seconds": 1.5});
+        let expected = Budget::new().tokens(5).output_tokens(4).steps(3).tool_calls(0).seconds(1.5).usd(0.5);
+        let snake = json!({"tokens": 5, "output_tokens": 4, "steps": 3.0, "tool_calls": 0, "seconds": 1.5, "usd": 0.5});
         assert_eq!(read(snake, Naming::Snake), Ok(expected));
-        let camel = json!({"tokens": 5, "outputTokens": 4, "steps": 3, "toolCalls": 0, "seconds": 1.5});
+        let camel = json!({"tokens": 5, "outputTokens": 4, "steps": 3, "toolCalls": 0, "seconds": 1.5, "usd": 0.5});
         assert_eq!(read(camel, Naming::Camel), Ok(expected));
         assert_eq!(read(json!({"steps": 3, "tokens": null}), Naming::Snake), Ok(Budget::new().steps(3)));
     }
@@ -410,6 +462,9 @@ mod tests {
             (json!({"seconds": "3"}), "`seconds`: expected a number"),
             (json!({"seconds": 0}), "`seconds`: expected more than 0"),
             (json!({"seconds": 1e12}), "at most ten years"),
+            (json!({"usd": 0}), "`usd`: expected more than 0 US dollars, got 0"),
+            (json!({"usd": -1}), "`usd`: expected more than 0 US dollars, got -1"),
+            (json!({"usd": "2"}), "`usd`: expected a number, got \"2\""),
         ] {
             let problem = read(limits, Naming::Snake).expect_err("a problem");
             assert!(problem.contains(part), "{problem}");
@@ -420,16 +475,21 @@ mod tests {
         for seconds in [f64::NAN, f64::INFINITY] {
             let problem = budget_problem(&Budget::new().seconds(seconds), Naming::Snake);
             assert_eq!(problem, Some(format!("`seconds`: {seconds} is not a finite number")));
+            let problem = budget_problem(&Budget::new().usd(seconds), Naming::Snake);
+            assert_eq!(problem, Some(format!("`usd`: expected more than 0 US dollars, got {seconds}")));
         }
     }
 
     #[test]
     fn unreported_limit_is_found() {
         let budget = Budget::new().output_tokens(1).steps(1).tool_calls(1).seconds(1.0);
-        assert_eq!(uncounted(&budget, true, true), None);
-        assert_eq!(uncounted(&budget, false, true), Some(BudgetCounter::OutputTokens));
-        assert_eq!(uncounted(&budget, true, false), Some(BudgetCounter::Steps));
-        assert_eq!(uncounted(&Budget::new().tool_calls(1).seconds(1.0), false, false), None);
+        let all = Reported { tokens: true, steps: true, cost: true };
+        assert_eq!(uncounted(&budget, Reported { cost: false, ..all }), None);
+        assert_eq!(uncounted(&budget, Reported { tokens: false, ..all }), Some(BudgetCounter::OutputTokens));
+        assert_eq!(uncounted(&budget, Reported { steps: false, ..all }), Some(BudgetCounter::Steps));
+        assert_eq!(uncounted(&budget.usd(1.0), Reported { cost: false, ..all }), Some(BudgetCounter::Usd));
+        let none = Reported { tokens: false, steps: false, cost: false };
+        assert_eq!(uncounted(&Budget::new().tool_calls(1).seconds(1.0), none), None);
     }
 
     #[test]
@@ -449,6 +509,10 @@ mod tests {
         spent.tool_calls = 1;
         let error = Budget::new().tool_calls(0).exceeded("budget", &spent).expect("exceeded").to_string();
         assert!(error.contains("1 tool call was used, and `budget` allows 0"), "{error}");
+        spent.cost.estimate(0.25);
+        let error = Budget::new().usd(0.2).exceeded("budget", &spent).expect("exceeded").to_string();
+        assert!(error.contains("0.25 US dollars were used, and `budget` allows 0.2;"), "{error}");
+        assert_eq!(Budget::new().usd(0.25).exceeded("budget", &spent), None);
         spent.time = Duration::from_millis(1500);
         let error = Budget::new().seconds(1.5).exceeded("session_budget", &spent).expect("exceeded").to_string();
         assert!(error.contains("1.5 seconds were used, and `session_budget` allows 1.5; every further"), "{error}");

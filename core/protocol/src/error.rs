@@ -1,11 +1,13 @@
 //! One error type, with a stable code for each kind.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use crate::budget::BudgetExceeded;
 use crate::connection::PromptResult;
+use crate::dialect::AuthMethod;
 use crate::messages::Json;
 use crate::output::OutputInvalid;
 use crate::printable::printable;
@@ -28,7 +30,7 @@ pub const ERRORS_PAGE: &str = "https://github.com/kimi-agent/kimi-agent/blob/mai
 /// }
 /// # }
 /// ```
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An option has a wrong name or value.
@@ -54,9 +56,9 @@ pub enum Error {
     /// The agent does not support this.
     #[error("{}", printable(.0))]
     Unsupported(String),
-    /// The session has been closed.
-    #[error("the session is closed; open another one with the same `session_id` to continue the conversation")]
-    SessionClosed(Partial),
+    /// The session, or its agent, has been closed.
+    #[error("{}", printable(.0))]
+    SessionClosed(ErrorText),
     /// A deadline was exceeded.
     #[error("{}", printable(.0))]
     Timeout(ErrorText),
@@ -102,6 +104,13 @@ pub enum Error {
     /// A defect of this SDK; please report it.
     #[error("internal error: {0}; this is a defect of kimi-agent, please report it")]
     Internal(String),
+}
+
+/// The code and the text, because Rust prints this form if `main` or a test returns an error.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {self}", self.code())
+    }
 }
 
 /// What the turn had produced, if the error ended a turn; see [`Error::result`]. Equality ignores it: a later call of a closed
@@ -205,7 +214,7 @@ pub struct AgentExit {
     pub signal: Option<String>,
     /// The last part of its stderr.
     pub stderr: String,
-    /// A hint about the cause. Set if the agent exited before it opened the session.
+    /// A hint about the cause. Set if the agent exited before it opened the session, or if its place ended it.
     pub hint: Option<String>,
     /// What the turn had produced, if the exit ended a turn.
     pub result: Option<Box<PromptResult>>,
@@ -270,12 +279,29 @@ pub struct RpcError {
     /// The data that the agent attached to the error.
     pub data: Option<Json>,
     /// A hint about the remedy, if the SDK has one.
-    pub hint: Option<String>,
+    pub hint: Option<Box<str>>,
     /// What the turn had produced, if the error ended a turn.
     pub result: Option<Box<PromptResult>>,
+    /// The ways to log in that the agent offers, if it needs a login.
+    pub methods: Arc<Vec<AuthMethod>>,
 }
 
 impl std::error::Error for RpcError {}
+
+impl RpcError {
+    /// Makes an error with a message only.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::{RpcError, RpcErrorKind};
+    /// assert_eq!(RpcError::new(RpcErrorKind::AuthExpired, "log in").to_string(), "log in");
+    /// ```
+    pub fn new(kind: RpcErrorKind, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { kind, rpc_code: None, message, data: None, hint: None, result: None, methods: Arc::default() }
+    }
+}
 
 impl fmt::Display for RpcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -341,7 +367,17 @@ impl Error {
     /// assert_eq!(kimi_agent::Error::session_closed().code(), "session_closed");
     /// ```
     pub fn session_closed() -> Self {
-        Self::SessionClosed(Partial::default())
+        Self::SessionClosed(
+            "the session is closed; open another one with the same `session_id` to continue the conversation".into(),
+        )
+    }
+
+    /// Returns the error for a call of a closed agent.
+    #[doc(hidden)]
+    pub fn agent_closed() -> Self {
+        Self::SessionClosed(
+            "the agent is closed; open another agent, and pass `session_id` to continue a conversation".into(),
+        )
     }
 
     /// Returns the stable name of the kind of error.
@@ -406,10 +442,10 @@ impl Error {
     /// ```
     pub fn result(&self) -> Option<&PromptResult> {
         match self {
-            Self::Protocol(text) | Self::Timeout(text) | Self::EventBufferFull(text) => text.result.as_deref(),
-            Self::SessionClosed(result) | Self::TurnCancelled(result) | Self::MaxStepsReached { result, .. } => {
-                result.0.as_deref()
+            Self::Protocol(text) | Self::SessionClosed(text) | Self::Timeout(text) | Self::EventBufferFull(text) => {
+                text.result.as_deref()
             }
+            Self::TurnCancelled(result) | Self::MaxStepsReached { result, .. } => result.0.as_deref(),
             Self::AgentExited(exit) => exit.result.as_deref(),
             Self::Rpc(error) => error.result.as_deref(),
             Self::AnswerTruncated(result) | Self::AnswerRefused(result) => Some(result),
@@ -420,13 +456,14 @@ impl Error {
     }
 
     /// Returns the error with what the turn had produced.
+    #[doc(hidden)]
     #[must_use]
-    pub(crate) fn with_result(self, result: PromptResult) -> Self {
+    pub fn with_result(self, result: PromptResult) -> Self {
         match self {
             Self::Protocol(text) => Self::Protocol(ErrorText { result: Some(Box::new(result)), ..text }),
             Self::Timeout(text) => Self::Timeout(ErrorText { result: Some(Box::new(result)), ..text }),
             Self::EventBufferFull(text) => Self::EventBufferFull(ErrorText { result: Some(Box::new(result)), ..text }),
-            Self::SessionClosed(_) => Self::SessionClosed(result.into()),
+            Self::SessionClosed(text) => Self::SessionClosed(ErrorText { result: Some(Box::new(result)), ..text }),
             Self::TurnCancelled(_) => Self::TurnCancelled(result.into()),
             Self::MaxStepsReached { steps, .. } => Self::MaxStepsReached { steps, result: result.into() },
             Self::AgentExited(exit) => Self::AgentExited(AgentExit { result: Some(Box::new(result)), ..exit }),
@@ -515,6 +552,9 @@ pub fn fields(error: &Error) -> Map<String, Value> {
                 fields["status"] = json!(error.status());
                 fields["retry_after"] = json!(error.retry_after().map(|delay| delay.as_secs_f64()));
             }
+            if error.kind == RpcErrorKind::AuthExpired {
+                fields["methods"] = json!(*error.methods);
+            }
             fields
         }
         Error::MaxStepsReached { steps, .. } => json!({"steps": steps}),
@@ -537,7 +577,7 @@ pub fn invalid_option(option: impl Into<String>, reason: impl Into<String>) -> E
 
 /// Returns an error that the SDK raises itself, for a call that the agent would only refuse.
 pub fn local_error(kind: RpcErrorKind, message: &str) -> Error {
-    Error::Rpc(RpcError { kind, rpc_code: None, message: message.to_owned(), data: None, hint: None, result: None })
+    Error::Rpc(RpcError::new(kind, message))
 }
 
 /// Returns the HTTP status in a message such as `Error code: 429 - {…}`.
@@ -567,8 +607,7 @@ mod tests {
         let is_retryable = |message: &str, data: Value| {
             let data = serde_json::from_value(data).unwrap();
             let kind = RpcErrorKind::LlmServiceError;
-            Error::Rpc(RpcError { kind, rpc_code: None, message: message.to_owned(), data, hint: None, result: None })
-                .is_retryable()
+            Error::Rpc(RpcError { data, ..RpcError::new(kind, message) }).is_retryable()
         };
         for name in ["status", "status_code", "statusCode"] {
             assert!(!is_retryable("down", json!({name: 401})) && is_retryable("down", json!({name: 500})), "{name}");

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::budget::{BudgetCounter, BudgetExceeded};
 use crate::connection::{PromptResult, TurnStatus};
+use crate::dialect::AuthMethod;
 use crate::error::{AgentExit, Error, Partial, RpcError, RpcErrorKind, fields};
 use crate::json::{Json, held_value};
 use crate::output::OutputInvalid;
@@ -51,7 +52,7 @@ pub fn error_from_json(value: &Value) -> Error {
         "agent_exited" => Error::AgentExited(agent_exit(value)),
         "protocol_error" => with_result(Error::Protocol(message.into()), value),
         "unsupported" => Error::Unsupported(message),
-        "session_closed" => with_result(Error::session_closed(), value),
+        "session_closed" => with_result(Error::SessionClosed(message.into()), value),
         "timeout" => with_result(Error::Timeout(message.into()), value),
         "event_buffer_full" => with_result(Error::EventBufferFull(message.into()), value),
         "turn_cancelled" => with_result(Error::TurnCancelled(Partial::default()), value),
@@ -79,7 +80,7 @@ fn agent_exit(value: &Value) -> AgentExit {
 
 /// Reads the answer of an agent. Its text ends with its number and its hint.
 fn rpc_error(value: &Value, kind: RpcErrorKind, text: String) -> RpcError {
-    let hint = value["hint"].as_str().map(str::to_owned);
+    let hint: Option<Box<str>> = value["hint"].as_str().map(Into::into);
     let rpc_code = value["rpc_code"].as_i64();
     let mut message = text.as_str();
     if let Some(hint) = &hint {
@@ -89,7 +90,9 @@ fn rpc_error(value: &Value, kind: RpcErrorKind, text: String) -> RpcError {
         message = message.strip_suffix(&format!(" ({code})")).unwrap_or(message);
     }
     let data = Some(&value["data"]).filter(|data| !data.is_null()).map(|data| Json::from(data.clone()));
-    RpcError { kind, rpc_code, message: message.to_owned(), data, hint, result: result(value).map(Box::new) }
+    let methods: Vec<AuthMethod> = serde_json::from_value(value["methods"].clone()).unwrap_or_default();
+    let result = result(value).map(Box::new);
+    RpcError { rpc_code, data, hint, result, methods: methods.into(), ..RpcError::new(kind, message) }
 }
 
 fn with_result(error: Error, value: &Value) -> Error {
@@ -127,6 +130,8 @@ fn output_invalid(value: &Value) -> OutputInvalid {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::error::{invalid_option, local_error};
     use crate::output::OutputError;
@@ -161,10 +166,11 @@ mod tests {
             OutputInvalid { attempts: 3, text: "x".to_owned(), errors, result: result() }.into(),
         ];
         samples.extend(RPC_KINDS.map(|(_, kind)| local_error(kind, "refused")));
-        let hint = Some("log in".to_owned());
-        let kind = RpcErrorKind::AuthExpired;
-        let message = "no login".to_owned();
-        samples.push(Error::Rpc(RpcError { kind, rpc_code: Some(-32004), message, data: None, hint, result: None }));
+        let hint = Some("log in".into());
+        let method = json!({"id": "api-key", "name": "API Key", "description": null, "kind": "agent"});
+        let methods = vec![serde_json::from_value::<AuthMethod>(method).unwrap()].into();
+        let error = RpcError::new(RpcErrorKind::AuthExpired, "no login");
+        samples.push(Error::Rpc(RpcError { rpc_code: Some(-32004), hint, methods, ..error }));
         samples
     }
 

@@ -116,7 +116,8 @@ fn recognized(bytes: &[u8], subject: impl Fn() -> String) -> Result<&'static str
     })
 }
 
-fn media_type(bytes: &[u8]) -> Option<&'static str> {
+/// Returns the media type of an image, by its first bytes.
+pub(crate) fn media_type(bytes: &[u8]) -> Option<&'static str> {
     let brand = bytes.get(4..8).filter(|kind| kind == b"ftyp").and_then(|_| bytes.get(8..12));
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),

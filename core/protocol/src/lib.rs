@@ -10,11 +10,14 @@ pub mod answers;
 pub mod batch;
 pub mod budget;
 pub mod connection;
+pub mod cost;
 pub mod dialect;
 pub mod endpoint;
 pub mod error;
 #[doc(hidden)]
 pub mod error_json;
+#[cfg(feature = "image-files")]
+mod file;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -28,15 +31,18 @@ pub mod messages;
 pub mod naming;
 pub mod options;
 pub mod output;
+pub mod place;
 pub mod printable;
 pub mod recording;
 mod repeats;
+pub mod resource;
 pub mod secrets;
 mod service;
 pub mod spelling;
 pub mod telemetry;
 pub mod texts;
 pub mod turn_records;
+mod words;
 #[cfg(any(test, feature = "measured"))]
 #[doc(hidden)]
 pub mod worst;
@@ -44,9 +50,10 @@ pub mod worst;
 pub use answers::{Answers, Approval, HandlerError, HookDecision, OnError};
 pub use budget::{Budget, BudgetCounter, BudgetExceeded};
 pub use connection::{HandlerFailure, PromptResult, RejectedApproval, RejectedBy, ToolCallRecord, TurnStatus};
+pub use cost::{Price, Prices};
 pub use dialect::{
-    Capabilities, ConfigChoice, ConfigOption, ConfigValue, PolicyReach, SessionInfo, SystemPrompt, VersionError,
-    WireVersion,
+    AuthMethod, Capabilities, ConfigChoice, ConfigOption, ConfigValue, PolicyReach, SessionInfo, SystemPrompt,
+    VersionError, WireVersion,
 };
 pub use error::{AgentExit, Error, ErrorText, Partial, Result, RpcError, RpcErrorKind};
 /// The public name of the messages in `kimi-agent`, for the examples of this crate.

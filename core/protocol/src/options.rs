@@ -44,8 +44,10 @@ pub enum Kind {
     Bytes,
     /// Longer than zero, at most [`LONGEST`]. Its unit is that of the language, [`Naming::unit`].
     Duration,
-    /// Limits on tokens, steps, tool calls and seconds.
+    /// Limits on tokens, steps, tool calls, seconds and costs.
     Budget,
+    /// Prices of models, or the path of a file with prices.
+    Prices,
     /// A JSON Schema, with a name, a description, a mode and a number of retries.
     Output,
     /// A boolean, or providers of OpenTelemetry.
@@ -68,6 +70,8 @@ pub enum Kind {
     InheritEnv,
     /// The agent's program.
     Executable,
+    /// Where the agent runs.
+    Place,
     /// A protocol.
     Dialect,
     /// A list of tools.
@@ -105,6 +109,7 @@ impl Kind {
             Self::Bytes => "a whole number of bytes",
             Self::Duration => return format!("a number of {}", naming.unit().0),
             Self::Budget => "an object of limits",
+            Self::Prices => "an object of prices by model, or the path of a file",
             Self::Output => "an object with a `schema`",
             Self::Telemetry => "a boolean or an object",
             Self::Object => "an object",
@@ -115,6 +120,10 @@ impl Kind {
             Self::Environment => "an object of text or null",
             Self::InheritEnv => "a boolean or a list of text",
             Self::Executable => "a path, or a list of a path and arguments",
+            Self::Place => match naming {
+                Naming::Snake => "a place, for example `Sandbox(…)` or `Prefix(…)`",
+                Naming::Camel => "a place, for example `sandbox(…)` or `prefix(…)`",
+            },
             Self::Tools => "a list of tools",
             Self::Hooks => "a list of hooks",
             Self::Policy => "an object with rules, a `Policy`, or the path of a file with rules",
@@ -360,6 +369,25 @@ pub const OPTIONS: &[OptionInfo] = &[
     )
     .of_agent(),
     program(
+        "auth",
+        Kind::Text,
+        Fallback::Text("none"),
+        "The login that an agent of ACP gets if it requires one: `none`, `auto`, or the ID of a login method of the agent. `auto` selects \
+         the method whose key is in `env`, for example `CODEX_API_KEY`. `kimi-agent login` runs methods that need a terminal. Agents \
+         without ACP raise `Unsupported`.",
+    )
+    .of_agent()
+    .aliases(&["auth_method", "authenticate", "authentication", "login"]),
+    program(
+        "place",
+        Kind::Place,
+        Fallback::Words("this machine, as a child of this program"),
+        "The place in which the agent runs, for example a sandbox, a container, or another machine. Paths in options and events are \
+         always those of this program. Not over Kimi Code's server.",
+    )
+    .of_agent()
+    .aliases(&["container", "remote", "sandbox", "ssh"]),
+    program(
         "mcp_configs",
         Kind::Objects,
         Fallback::Words("the user's own"),
@@ -583,10 +611,19 @@ pub const OPTIONS: &[OptionInfo] = &[
         "session_budget",
         Kind::Budget,
         Fallback::Words("no limit"),
-        "The most that all turns of the session may use together: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`. The turn \
+        "The most that all turns of the session may use together: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`, `usd`. The turn \
          that exceeds it is cancelled. That turn and every later prompt fail with `BudgetExceeded`.",
     )
     .aliases(&["budget", "max_budget", "max_budget_usd", "max_tokens"]),
+    limit(
+        "prices",
+        Kind::Prices,
+        Fallback::Words("none"),
+        "The prices of models in US dollars for a million tokens, by the names that the agent has for its models. A price has `input` and \
+         `output`, and if they differ from `input`, `cache_read` and `cache_write`. `*` is any other model. With agents that report tokens and no costs, \
+         `result.cost` and the limit `usd` of budgets use them. The path of a TOML file has a table for each model.",
+    )
+    .aliases(&["costs", "model_prices", "pricing"]),
     session(
         "output",
         Kind::Output,
@@ -627,7 +664,8 @@ pub const OPTIONS: &[OptionInfo] = &[
         "max_line_bytes",
         Kind::Bytes,
         Fallback::Bytes(MAX_LINE_BYTES),
-        "The longest line that the agent may send. A longer one ends the session with `ProtocolError`.",
+        "The longest line that the agent may send. A longer one ends the session with `ProtocolError`, and so does a line with more than \
+         1,048,576 JSON values.",
     ),
     limit(
         "event_buffer_bytes",
@@ -658,7 +696,7 @@ pub const PROMPT_OPTIONS: &[OptionInfo] = &[
         "budget",
         Kind::Budget,
         Fallback::Words("no limit"),
-        "The most that the turn may use: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`. A turn that exceeds it is \
+        "The most that the turn may use: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`, `usd`. A turn that exceeds it is \
          cancelled and fails with `BudgetExceeded`.",
     )
     .aliases(&["session_budget"]),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use regex_lite::Regex;
 use serde_json::Value;
 
-use crate::error::{RpcError, RpcErrorKind};
+use crate::error::{Error, RpcError, RpcErrorKind};
 
 /// The bytes of a text that are looked at. Agents put long answers of the service into their messages.
 const MAX_TEXT: usize = 4096;
@@ -199,6 +199,24 @@ fn is_final(status: u16) -> bool {
     (400..500).contains(&status) && !matches!(status, 408 | 409 | 425 | 429)
 }
 
+impl Error {
+    /// Returns how long the model's service asks to wait before the next attempt. `None` if the agent does not report it, and for
+    /// all other errors.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use std::time::Duration;
+    /// fn delay(error: &kimi_agent::Error) -> Duration {
+    ///     error.retry_after().unwrap_or(Duration::from_secs(5))
+    /// }
+    /// # assert_eq!(delay(&kimi_agent::Error::session_closed()), Duration::from_secs(5));
+    /// ```
+    pub fn retry_after(&self) -> Option<Duration> {
+        if let Self::Rpc(answer) = self { answer.retry_after() } else { None }
+    }
+}
+
 impl RpcError {
     fn quoted(&self) -> Quoted {
         let data = self.data.as_ref().map(|data| data.to_value());
@@ -225,16 +243,10 @@ impl RpcError {
     /// # Examples
     /// ```
     /// # use kimi_agent_protocol as kimi_agent;
-    /// use kimi_agent::Error;
+    /// use kimi_agent::{RpcError, RpcErrorKind};
     /// use std::time::Duration;
-    /// fn delay(error: &Error) -> Duration {
-    ///     let asked = match error {
-    ///         Error::Rpc(answer) => answer.retry_after(),
-    ///         _ => None,
-    ///     };
-    ///     asked.unwrap_or(Duration::from_secs(5))
-    /// }
-    /// # assert_eq!(delay(&Error::session_closed()), Duration::from_secs(5));
+    /// let error = RpcError::new(RpcErrorKind::LlmServiceError, "429 Too Many Requests; retry-after: 30");
+    /// assert_eq!(error.retry_after(), Some(Duration::from_secs(30)));
     /// ```
     pub fn retry_after(&self) -> Option<Duration> {
         if self.kind.is_of_service() { self.quoted().retry_after } else { None }

@@ -5,8 +5,10 @@ use crate::naming::Naming;
 use crate::options::OPTIONS;
 
 /// Names of methods and fields that texts mention, in addition to the options.
-const OTHER_NAMES: [&str; 19] = [
+const OTHER_NAMES: [&str; 21] = [
     "approval_feedback",
+    "cache_read",
+    "cache_write",
     "capture_content",
     "config_options",
     "create_session",
@@ -74,13 +76,14 @@ pub fn spelled(error: Error, naming: Naming) -> Error {
         Error::Spawn(text) => Error::Spawn(spell(text)),
         Error::Handshake(text) => Error::Handshake(spell(text)),
         Error::Protocol(text) => Error::Protocol(text.map(spell)),
+        Error::SessionClosed(text) => Error::SessionClosed(text.map(spell)),
         Error::Unsupported(text) => Error::Unsupported(spell(text)),
         Error::Timeout(text) => Error::Timeout(text.map(spell)),
         Error::EventBufferFull(text) => Error::EventBufferFull(text.map(spell)),
         Error::Internal(text) => Error::Internal(spell(text)),
         Error::AgentExited(exit) => Error::AgentExited(AgentExit { hint: exit.hint.map(spell), ..exit }),
         Error::Rpc(mut error) => {
-            error.hint = error.hint.map(spell);
+            error.hint = error.hint.map(|hint| spell(hint.into()).into());
             if error.rpc_code.is_none() {
                 error.message = spell(error.message);
             }
@@ -94,8 +97,7 @@ pub fn spelled(error: Error, naming: Naming) -> Error {
 pub fn text(error: &Error, naming: Naming) -> String {
     match error {
         // Text that is made on request, not stored.
-        Error::SessionClosed(_)
-        | Error::MaxStepsReached { .. }
+        Error::MaxStepsReached { .. }
         | Error::AnswerTruncated(_)
         | Error::AnswerRefused(_)
         | Error::BudgetExceeded(_)

@@ -55,7 +55,7 @@ impl TurnFailure {
         };
         let message = if message.is_empty() { code.clone() } else { format!("{message} [{code}]") };
         let data = Some(json!({"code": code, "details": details}).into());
-        Error::Rpc(RpcError { kind, rpc_code: None, message, data, hint: None, result: None })
+        Error::Rpc(RpcError { data, ..RpcError::new(kind, message) })
     }
 }
 

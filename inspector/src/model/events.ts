@@ -74,11 +74,13 @@ const addPart: Handle = (tree, scope, entry, payload) => {
     return;
   }
   const kind = type === "text" ? "text" : "thought";
-  if (scope.last?.kind === kind) {
+  const message = textOf(payload, "message_id");
+  if (scope.last?.kind === kind && (message ?? scope.last.message) === (scope.last.message ?? message)) {
+    scope.last.message = message ?? scope.last.message;
     scope.last.text += text;
     scope.last.end = entry.time;
     touch(scope.last, entry);
-  } else if (text !== "") tree.add(kind, scope, entry, { text });
+  } else if (text !== "") tree.add(kind, scope, entry, { text, message });
 };
 
 const callTool: Handle = (tree, scope, entry, payload) => {
@@ -248,6 +250,16 @@ function noteOf(title: string | ((payload: JsonObject) => string), text?: string
   };
 }
 
+const showPlan: Handle = (tree, scope, entry, payload) => {
+  const entries = listOf(payload, "entries");
+  const statusOf = (each: Json): string => textOf(each, "status") ?? "";
+  const done = entries.filter((each) => statusOf(each) === "completed").length;
+  const isRemoved = member(payload, "removed") === true;
+  const lines = entries.slice(0, 200).map((each) => `${statusOf(each)}: ${textOf(each, "content") ?? ""}`);
+  const title = isRemoved ? "Plan removed" : `Plan: ${String(done)} of ${String(entries.length)} done`;
+  tree.note("note", scope, entry, { title, text: lines.join("\n") });
+};
+
 const failHandler: Handle = (tree, scope, entry, payload) => {
   const name = textOf(payload, "name");
   const handler = [textOf(payload, "handler") ?? "a request", name === undefined ? "" : ` (${name})`].join("");
@@ -292,6 +304,7 @@ const HANDLERS = new Map<string, Handle>([
   ["StepInterrupted", interruptStep],
   ["StepRetry", retryStep],
   ["ContentPart", addPart],
+  ["Plan", showPlan],
   ["PlanDisplay", noteOf((payload) => `Plan ${textOf(payload, "file_path") ?? ""}`, "content")],
   ["ToolCall", callTool],
   ["ToolCallPart", addArguments],

@@ -53,6 +53,8 @@ export interface StepItem extends Base {
 export interface TextItem extends Base {
   kind: "text" | "thought";
   text: string;
+  /** The id of the message, if the agent sends it. */
+  message: string | undefined;
 }
 
 export interface MediaItem extends Base {

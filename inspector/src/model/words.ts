@@ -104,6 +104,7 @@ function mediaTitle(part: Json): string {
   if (type === "image_url") return "Image";
   if (type === "audio_url") return "Audio";
   if (type === "video_url") return "Video";
+  if (type === "resource") return `Resource ${textOf(part, "uri") ?? ""}`;
   return `Content of the unknown type ${type}`;
 }
 

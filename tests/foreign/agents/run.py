@@ -13,20 +13,24 @@ The cases are written like those in tests/real. What an agent calls its tools, `
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
 import time
 import zlib
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import table
-from agents import AGENTS, TESTS, Agent
+from agents import AGENTS, KIMI_CLI, TESTS, Agent
 from harness import alone, play, real, runners, trace, usage
 from harness.scenario import REAL_LANGUAGES, Scenario, fill, load_all, prepared
 from real import install
@@ -36,14 +40,16 @@ from table import own_course
 
 HERE = Path(__file__).resolve().parent
 TEE = TESTS / "real/tee.py"
+TAP = HERE / "tap.py"
+MCP_SERVER = HERE / "mcp_server.py"
 # It has most in it.
 EACH_AGENT = "work"
 # In others there are addresses and secrets of the moment.
 RECORDS = "work"
 # Gemini CLI makes the ids of calls of the time.
 _TIMED_ID = re.compile(r"_\d{13}_\d+\b")
-# OpenCode's ids of sessions, and the ids of approvals of Kimi Code's server, are not plain UUIDs.
-_RANDOM_ID = re.compile(r"\b(ses_[0-9A-Za-z]{20,}|approval_[0-9a-f-]{36})\b")
+# OpenCode's ids of sessions and messages, and the ids of approvals of Kimi Code's server, are not plain UUIDs.
+_RANDOM_ID = re.compile(r"\b((ses|msg)_[0-9A-Za-z]{20,}|approval_[0-9a-f-]{36})\b")
 _ID = re.compile(r"\b(ses|msg|prt)_[0-9A-Za-z]{20,}\b")
 
 
@@ -54,7 +60,7 @@ def say(text: str) -> None:
 def cast(case: Scenario, agent: Agent) -> Scenario:
     """The case in this agent's words, with its own course if it has one."""
     own = own_course(case, agent)
-    kimi = {**case.kimi, **{key: own[key] for key in ("model", "files") if key in own}}
+    kimi = {**case.kimi, **{key: own[key] for key in ("model", "files", "mcp") if key in own}}
     data = {**case.data, **{key: own[key] for key in ("program", "expect", "options") if key in own}}
     data["agent"] = {"kimi": kimi}
     if "refused" in own:
@@ -64,7 +70,8 @@ def cast(case: Scenario, agent: Agent) -> Scenario:
         end = [{"op": "close_agent"}] if first == "open_agent" else [{"op": "close"}] if last else []
         data["program"] = [*data["program"][: last + 1], *end]
         data["expect"] = [{"op": own["refused"], "error": "unsupported"}]
-    names = {"protocol": "acp-1", **agent.names, "version": agent.version}
+    names = {"protocol": "acp-1", "tool": "mcp__program__lookup", **agent.names, "version": agent.version}
+    names["server_tool"] = names["tool"].replace("program", "shelf")
     for key in ("agent", "expect"):
         # What a name stands for may have names in it.
         data[key] = fill(fill(data[key], names), names)
@@ -82,6 +89,29 @@ def executable(agent: Agent, words: list[str], directory: Path, log: Path | None
     program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', "utf-8")
     program.chmod(0o755)
     return [str(program)]
+
+
+@contextlib.contextmanager
+def serving(kind: str, directory: Path) -> Iterator[dict[str, str]]:
+    """The names that a case with a server of MCP uses; a server over HTTP runs for as long."""
+    if kind not in ("stdio", "http", "sse"):
+        yield {}
+        return
+    # The environment of kimi-cli has the SDK of the protocol.
+    python = Path(KIMI_CLI.launch(say)[0]).with_name("python.exe" if os.name == "nt" else "python")
+    names = {"mcp_python": str(python), "mcp_server": str(MCP_SERVER)}
+    if kind == "stdio":
+        yield names
+        return
+    env = {**os.environ, "LISTED": str(directory / "listed")}
+    command = [str(python), str(MCP_SERVER), kind]
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield {**names, "mcp_url": server.stdout.readline().strip()}
+        finally:
+            # Its input ends with it.
+            server.communicate()
 
 
 def without_late_title(line: dict[str, Any]) -> dict[str, Any]:
@@ -118,6 +148,9 @@ def perform(
     name = one.scenario.name
     directory = scratch / f"{agent.name}-{language}" / f"{name}{suffix}"
     (directory / "work").mkdir(parents=True)
+    mcp = one.scenario.kimi.get("mcp", "")
+    if mcp == "tap":
+        words = [sys.executable, str(TAP), str(directory), *words]
     command = executable(agent, words, directory, log)
     runner = runners.command(language)
     for file, content in one.scenario.kimi.get("files", {}).items():
@@ -125,7 +158,11 @@ def perform(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(fill(content, {"dir": str(directory)}), "utf-8")
     names = {"dir": str(directory)}
-    with ScriptedModel(fill(one.scenario.kimi.get("model", []), names)) as model:
+    with (
+        serving(mcp, directory) as server,
+        ScriptedModel(fill(one.scenario.kimi.get("model", []), names)) as model,
+    ):
+        names |= server
         config = one.scenario.kimi.get("config", {})
         env = agent.env(directory / "home", model.base_url, config.get("model", True))
         case = prepared(one.scenario, names)
@@ -134,9 +171,7 @@ def perform(
         options |= case.get("options", {})
         options["env"] = {**env, **options.get("env", {})}
         program = real.with_agent_options(case["program"], options)
-        path = play.case_file(
-            directory.parent / f"{name}{suffix}.case", {**case, "options": options, "program": program}
-        )
+        path = play.case_file(Path(f"{directory}.case"), {**case, "options": options, "program": program})
         with starts.turn(agent.name) as begun:
             outcome = runners.run(runner, {name: path}, real.runner_env(command), begun)[name]
         failure = alone.own_failure(one.scenario.expect, outcome)

@@ -32,15 +32,22 @@ FEATURES = (
     ("cancel while the model talks, and with an approval open", "work"),
     ("plan mode", "work"),
     ("your `tools`", "tool"),
+    ("the progress of your `tools` reaches the agent", "progress"),
+    ("`mcp_configs`: a server that a command starts", "mcp_servers/stdio"),
+    ("`mcp_configs`: a server over HTTP", "mcp_servers/http"),
+    ("`mcp_configs`: a server over SSE", "mcp_servers/sse"),
     ("`on_read_file`, `on_write_file`", "files"),
     ("`on_terminal`", "terminal"),
     ("several sessions of one agent", "sessions"),
     ("`session_id`: go on with a session", "resume"),
     ("`list_sessions`", "list"),
     ("`delete_session`", "delete"),
+    ("`rename_session`", "rename"),
     ("`fork`", "fork"),
     ("`set_config_option`: an option of an open session", "options"),
     ("images in prompts", "image"),
+    ("`resource(…)` with its text in prompts", "resource"),
+    ("`resource(…)` with only its address in prompts", "resource_link"),
     ("slash commands", "commands"),
     ("tokens in `result.usage`", "usage"),
     ("steps, and the tokens of each, as they come", "steps"),
@@ -53,6 +60,7 @@ FEATURES = (
     ("`budget`: a turn is cancelled at its limit", "budget"),
     ("an error of the model", "model_error"),
     ("an error without a login", "no_login"),
+    ("`auth`: a login with a key of the program", "login"),
 )
 
 Results = dict[str, dict[str, dict[str, str]]]
@@ -140,7 +148,7 @@ def _cell(case: Scenario, agent: Agent, results: Results) -> str:
         return "fails"
     if "refused" in own:
         return "`Unsupported`"
-    return "yes"
+    return "no" if "absent" in own else "yes"
 
 
 def _with_table(page: str) -> str:

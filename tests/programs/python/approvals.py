@@ -8,8 +8,9 @@ import re
 import secrets
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any, Literal
 
 import uvicorn
@@ -34,7 +35,7 @@ class Desk:
     """What the open pages show: the state of the agent, and the approvals that wait for a person."""
 
     def __init__(self) -> None:
-        self.pages: set[asyncio.Queue[Event]] = set()
+        self.pages: set[asyncio.Queue[Event | None]] = set()
         self.waiting: dict[str, tuple[Event, asyncio.Future[Approval]]] = {}
         self.turn: asyncio.Task[None] | None = None
         self.session: Session | None = None
@@ -43,7 +44,7 @@ class Desk:
     def busy(self) -> bool:
         return self.turn is not None and not self.turn.done()
 
-    def show(self, event: Event) -> None:
+    def show(self, event: Event | None) -> None:
         for page in self.pages:
             page.put_nowait(event)
 
@@ -144,14 +145,14 @@ async def page() -> HTMLResponse:
 @app.get("/events", dependencies=PROTECTED)
 async def events() -> StreamingResponse:
     async def lines() -> AsyncIterator[str]:
-        queue: asyncio.Queue[Event] = asyncio.Queue()
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
         desk.pages.add(queue)
         try:
             queue.put_nowait({"type": "state", "state": "working" if desk.busy else "ready"})
-            for event, _ in desk.waiting.values():
-                queue.put_nowait(event)
-            while True:
-                yield f"data: {json.dumps(await queue.get())}\n\n"
+            for waiting, _ in desk.waiting.values():
+                queue.put_nowait(waiting)
+            while (event := await queue.get()) is not None:
+                yield f"data: {json.dumps(event)}\n\n"
         finally:
             desk.pages.discard(queue)
 
@@ -179,9 +180,16 @@ async def cancel() -> None:
         await desk.session.cancel()
 
 
+class Server(uvicorn.Server):
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # Open pages would never end their requests.
+        desk.show(None)
+        super().handle_exit(sig, frame)
+
+
 if __name__ == "__main__":
     with socket.create_server(("127.0.0.1", int(os.environ.get("PORT", "0")))) as listener:
         print(f"http://127.0.0.1:{listener.getsockname()[1]}/#{TOKEN}", flush=True)
-        # Open pages never end their requests.
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
-        uvicorn.Server(config).run(sockets=[listener])
+        with suppress(KeyboardInterrupt):
+            Server(config).run(sockets=[listener])

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -72,6 +72,7 @@ def served(env: Environment, folder: Path) -> Generator[Client]:
         server.send_signal(signal.SIGINT)
         said, _ = server.communicate(timeout=DEADLINE)
         assert "the turn failed" not in said, said
+        assert "Traceback" not in said, said
 
 
 def until(events: Generator[dict[str, Any]], kind: str) -> dict[str, Any]:
@@ -115,3 +116,9 @@ def test_requests_without_token_or_with_other_host_are_refused(
         assert page.status == 200
         assert "NONCE" not in page.read().decode()
         assert "frame-ancestors 'none'" in (page.headers["content-security-policy"] or "")
+
+
+def test_ctrl_c_ends_the_open_pages(agent: Callable[..., Environment], tmp_path: Path) -> None:
+    with ExitStack() as pages, served(agent([[SAID]]), tmp_path) as client:
+        events = pages.enter_context(client.events())
+        assert next(events) == {"type": "state", "state": "ready"}

@@ -21,7 +21,8 @@ export function traceCall(line) {
 
 function option(name, value, recorded, called) {
   if (name.endsWith("_timeout")) return milliseconds(value);
-  if (name === "session_budget") return camelKeys(value);
+  if (name === "session_budget" || name === "place") return camelKeys(value);
+  if (name === "prices") return Object.fromEntries(Object.entries(value).map(([model, price]) => [model, camelKeys(price)]));
   if (name === "output") return output(value, called);
   if (name === "executable" && typeof value?.recording === "string") {
     return replayedAgent(value.recording, { mode: value.mode ?? "replay" });

@@ -5,7 +5,7 @@ import { setTimeout } from "node:timers/promises";
 
 import { answer, camelKeys, optionsOf, output, traceCall } from "./options.mjs";
 import { Records } from "./records.mjs";
-import { createSession, KimiAgentError, openAgent, prompt, saw, scriptedAgent } from "./touched.mjs";
+import { createSession, file, KimiAgentError, openAgent, prompt, resource, saw, scriptedAgent } from "./touched.mjs";
 import { canonical, errorLine, outcome, print, printToolCall, snakeCase, tokens } from "./trace.mjs";
 
 // The recorder of spans and metrics, if the sessions have telemetry: with `SCENARIO_TELEMETRY=1`.
@@ -13,6 +13,17 @@ const { Recorder } = process.env.SCENARIO_TELEMETRY ? await import("../../teleme
 
 /** Something is wrong with the scenario, not with what it tests. */
 class Problem extends Error {}
+
+/** The content of a prompt, with `file()` and `resource()` as the scenario writes them. */
+const input = (op) => (Array.isArray(op.input) ? op.input.map(part) : op.input);
+
+function part(item) {
+  const [only, ...others] = typeof item === "object" && item !== null ? Object.keys(item) : [];
+  if (others.length > 0 || !["file", "resource"].includes(only)) return item;
+  if (only === "file") return file(item.file);
+  const { uri, text, data, mime_type: mimeType } = item.resource;
+  return resource(uri, { text, data: data === undefined ? undefined : Buffer.from(data), mimeType });
+}
 
 /** Plays one scenario. */
 export class Player {
@@ -141,9 +152,24 @@ export class Player {
   }
 
   async listSessions(op) {
-    const listed = await this.agent(op).listSessions({ workDir: op.work_dir });
-    const facts = ({ id, workDir, title, updatedAt }) => ({ id, work_dir: workDir, title, dated: updatedAt !== null });
+    const listed = await this.agent(op).listSessions({ workDir: op.work_dir, archived: op.archived });
+    const facts = ({ id, workDir, title, updatedAt, archived }) => ({
+      ...{ id, work_dir: workDir, title, dated: updatedAt !== null },
+      ...(op.archived !== undefined && { archived }),
+    });
     return { sessions: listed.map(facts) };
+  }
+
+  async renameSession(op) {
+    return { title: await this.agent(op).renameSession(this.#past(op.of), op.title) };
+  }
+
+  async archiveSession(op) {
+    await this.agent(op).archiveSession(this.#past(op.of));
+  }
+
+  async unarchiveSession(op) {
+    await this.agent(op).unarchiveSession(this.#past(op.of));
   }
 
   async deleteSession(op) {
@@ -162,7 +188,7 @@ export class Player {
   }
 
   async prompt(op) {
-    const turn = this.session(op).prompt(op.input, this.#promptOptions(op));
+    const turn = this.session(op).prompt(input(op), this.#promptOptions(op));
     // One that could not begin has no name; its result says why.
     if (turn.id === "") await turn.result();
     this.#turns.set(name(op), { turn, outcome: undefined });
@@ -304,7 +330,7 @@ export class Player {
   }
 
   async oneShot(op) {
-    const turn = prompt(op.input, { ...this.#options(op), ...this.#promptOptions(op) });
+    const turn = prompt(input(op), { ...this.#options(op), ...this.#promptOptions(op) });
     await this.drain(turn);
     return outcome(await turn.result());
   }
@@ -361,6 +387,9 @@ const OPERATIONS = {
   open_agent: (player, op) => player.openAgent(op),
   list_sessions: (player, op) => player.listSessions(op),
   delete_session: (player, op) => player.deleteSession(op),
+  rename_session: (player, op) => player.renameSession(op),
+  archive_session: (player, op) => player.archiveSession(op),
+  unarchive_session: (player, op) => player.unarchiveSession(op),
   config_options: (player, op) => player.configOptions(op),
   set_config_option: (player, op) => player.session(op).setConfigOption(op.id, op.value),
   close_agent: (player, op) => player.closeAgent(op),
@@ -373,7 +402,7 @@ const OPERATIONS = {
   text_stream: (player, op) => player.textStream(op),
   cancel_session: (player, op) => player.session(op).cancel(),
   cancel: (player, op) => player.anyTurn(op).cancel(),
-  steer: (player, op) => player.anyTurn(op).steer(op.input),
+  steer: (player, op) => player.anyTurn(op).steer(input(op)),
   cancel_subagent: (player, op) => player.anyTurn(op).cancelSubagent(op.subagent),
   respond: (player, op) => player.respond(op),
   set_plan_mode: (player, op) => player.session(op).setPlanMode(op.on),
@@ -391,7 +420,7 @@ const OPERATIONS = {
   run: (_, op) => run(op.argv),
   remove: (_, op) => unlinkSync(op.path),
   wait_file: (player, op) => player.waitFile(op),
-  touch: (_, op) => writeFileSync(op.path, ""),
+  touch: (_, op) => writeFileSync(op.path, op.text ?? ""),
   read: (_, op) => ({ content: existsSync(op.path) ? readFileSync(op.path, "utf8") : null }),
   exists: (_, op) => ({ exists: existsSync(op.path) }),
   wait_outside: (player, op) => player.waitOutside(op),

@@ -7,7 +7,7 @@ import { Step } from "../../../bindings-node/dist/reader.js";
 import * as sdk from "../../../bindings-node/dist/index.mjs";
 import * as testing from "../../../bindings-node/dist/testing.mjs";
 
-const file = process.env.SCENARIO_TOUCHED;
+const report = process.env.SCENARIO_TOUCHED;
 const publicNames = new Set();
 const touched = new Set();
 
@@ -19,7 +19,7 @@ function isClass(value) {
 
 /** The same exports, with recorders where names are to be recorded. */
 function watched(module, prefix) {
-  if (!file) return module;
+  if (!report) return module;
   const entries = Object.entries(module).filter(([name]) => name !== "__esModule").map(([name, value]) => {
     publicNames.add(prefix + name);
     if (isClass(value)) watchMethods(value);
@@ -58,13 +58,13 @@ export function saw(value) {
   return value;
 }
 
-export const { createSession, openAgent, output, prompt, Block, Reject, KimiAgentError } = watched(sdk, "");
+export const { createSession, file, openAgent, output, prompt, resource, Block, Reject, KimiAgentError } = watched(sdk, "");
 // Its type is public, the class itself is not.
 watched({ Step }, "");
 export const { replayedAgent, scriptedAgent } = watched(testing, "testing.");
 
-if (file) {
+if (report) {
   process.on("exit", () => {
-    appendFileSync(file, `${JSON.stringify({ public: [...publicNames], touched: [...touched] })}\n`);
+    appendFileSync(report, `${JSON.stringify({ public: [...publicNames], touched: [...touched] })}\n`);
   });
 }

@@ -48,6 +48,7 @@ export function errorLine(op, error) {
     attempts: error.attempts,
     text: error.text,
     errors: error.errors,
+    methods: error.methods?.length ? error.methods : undefined,
     result: ["budget_exceeded", "output_invalid"].includes(code) ? outcome(error.result) : undefined,
   });
   const ended = present({
@@ -72,12 +73,12 @@ function present(fields) {
 
 /** The output of an operation with a result. */
 export function outcome(result, details, ended) {
-  const { status, steps, text, usage, output, toolCalls, rejected, handlerFailures, stopReason } = result;
+  const { status, steps, text, usage, output, toolCalls, rejected, handlerFailures, stopReason, plan, cost } = result;
   const line = { status, steps, text, usage: tokens(usage), ...(output !== undefined && { output }) };
   if (ended === true) line.stop_reason = stopReason ?? null;
   if (details !== true) return line;
   const calls = toolCalls.map(({ duration, ...call }) => ({ ...call, timed: duration >= 0 }));
-  return { ...line, tool_calls: calls, rejected, handler_failures: handlerFailures };
+  return { ...line, tool_calls: calls, rejected, handler_failures: handlerFailures, ...(plan && { plan }), ...(cost && { cost }) };
 }
 
 /** Prints the tool call that the package has added to an event, if there is one. */

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any
 
-from kimi_agent import BudgetExceeded, Event, KimiAgentError, OutputInvalid, PromptResult
+from kimi_agent import AuthExpired, BudgetExceeded, Event, KimiAgentError, OutputInvalid, PromptResult
 
 __all__ = ["Line", "canonical", "outcome", "print_done", "print_error", "print_event", "print_line", "print_tool_call"]
 
@@ -51,6 +51,8 @@ def print_error(op: Line, error: KimiAgentError) -> None:
         fields = {name: getattr(error, name, None) for name in names}
         if isinstance(error, OutputInvalid):
             fields.update(attempts=error.attempts, text=error.text, errors=[vars(each) for each in error.errors])
+        if isinstance(error, AuthExpired) and error.methods:
+            fields["methods"] = [vars(method) for method in error.methods]
         if isinstance(error, (BudgetExceeded, OutputInvalid)):
             fields["result"] = outcome(error.result)
         line["fields"] = {name: value for name, value in fields.items() if value is not None}
@@ -80,6 +82,10 @@ def outcome(result: PromptResult[Any], details: bool = False, ended: bool = Fals
         ]
         line["rejected"] = [_told(rejection) for rejection in result.rejected]
         line["handler_failures"] = [_told(failure) for failure in result.handler_failures]
+        if result.plan is not None:
+            line["plan"] = result.plan.to_payload()
+        if result.cost is not None:
+            line["cost"] = result.cost.to_payload()
     return line
 
 

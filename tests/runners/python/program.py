@@ -16,6 +16,7 @@ from apis import Api, Job
 from behaviour import Records, answer_of, make_options, make_output
 from output import Line, canonical, outcome, print_done, print_error, print_event, print_line, print_tool_call
 
+import kimi_agent
 from kimi_agent import ApprovalRequest, Event, KimiAgentError, QuestionRequest, testing
 
 __all__ = ["Player", "Problem", "read_case"]
@@ -115,13 +116,26 @@ class Player:
         self._agents[_agent_name(op)] = await self._api.open_agent(options)
 
     async def _do_list_sessions(self, op: Line) -> Line:
-        listed = await self._api.call(self._agent(op).list_sessions, op.get("work_dir"))
+        archived = {"archived": op["archived"]} if "archived" in op else {}
+        listed = await self._api.call(self._agent(op).list_sessions, op.get("work_dir"), **archived)
         fields = ("id", "work_dir", "title")
         sessions = [{**{key: getattr(one, key) for key in fields}, "dated": bool(one.updated_at)} for one in listed]
+        if archived:
+            sessions = [{**told, "archived": one.archived} for told, one in zip(sessions, listed)]
         return {"sessions": sessions}
 
     async def _do_delete_session(self, op: Line) -> None:
         await self._api.call(self._agent(op).delete_session, self._past(op["of"]))
+
+    async def _do_rename_session(self, op: Line) -> Line:
+        title = await self._api.call(self._agent(op).rename_session, self._past(op["of"]), op["title"])
+        return {"title": title}
+
+    async def _do_archive_session(self, op: Line) -> None:
+        await self._api.call(self._agent(op).archive_session, self._past(op["of"]))
+
+    async def _do_unarchive_session(self, op: Line) -> None:
+        await self._api.call(self._agent(op).unarchive_session, self._past(op["of"]))
 
     async def _do_close_agent(self, op: Line) -> None:
         agent = self._agent(op)
@@ -282,7 +296,7 @@ class Player:
 
     async def _do_touch(self, op: Line) -> None:
         try:
-            Path(op["path"]).write_text("")
+            Path(op["path"]).write_text(op.get("text", ""), encoding="utf-8")
         except OSError as error:
             raise Problem(str(error)) from None
 
@@ -444,4 +458,17 @@ def _session_name(op: Line) -> str:
 def _input(op: Line) -> Any:
     if "input" not in op:
         raise Problem("`input` must be there")
-    return op["input"]
+    given = op["input"]
+    return [_part(item) for item in given] if isinstance(given, list) else given
+
+
+def _part(item: Any) -> Any:
+    """A part of a prompt: `file()` and `resource()` as the scenario writes them, or the part itself."""
+    if isinstance(item, dict) and set(item) == {"file"}:
+        return kimi_agent.file(item["file"])
+    if isinstance(item, dict) and set(item) == {"resource"}:
+        given = dict(item["resource"])
+        if "data" in given:
+            given["data"] = given["data"].encode()
+        return kimi_agent.resource(given.pop("uri"), **given)
+    return item

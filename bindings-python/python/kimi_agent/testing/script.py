@@ -465,6 +465,19 @@ class ScriptWeb(TypedDict, total=False):
     """Whether it is another program's server. Default: False."""
 
 
+class ScriptLogin(TypedDict, total=False):
+    """The login of an agent that speaks ACP. Calls about sessions are refused until the client has logged in.
+
+    >>> login: ScriptLogin = {"methods": [{"id": "api-key", "name": "API Key", "variables": ["CODEX_API_KEY"]}]}
+    >>> executable = scripted_agent({"wire": "acp", "login": login, "turns": []})
+    """
+
+    required: bool
+    """Whether sessions need a login. Default: True."""
+    methods: Sequence[Mapping[str, Any]]
+    """The ways in the handshake, with the members of ACP. Of `variables`, which are not sent, one must be set."""
+
+
 class ScriptObject(TypedDict, total=False):
     """A script that says more than a list of turns.
 
@@ -490,8 +503,14 @@ class ScriptObject(TypedDict, total=False):
     """Whether the agent can ask questions. Default: decided by the version."""
     forms: bool
     """Whether the agent asks by a form, which has all questions, if it speaks ACP. Default: true."""
+    embedded_context: bool
+    """Whether the agent takes the content of resources in a prompt, if it speaks ACP. Default: true."""
     session_files: bool
     """Whether the agent writes the files that Kimi Code writes about turns, if it speaks ACP. Default: false."""
+    sessions_per_page: int
+    """The number of sessions in a page of their list, if the agent speaks ACP. Default: all sessions are one page."""
+    login: ScriptLogin
+    """The login of the agent, if it speaks ACP. Default: sessions need none."""
     silent_errors: bool
     """Whether the agent ignores what it does not understand. Default: decided by the release."""
     half_duplex: bool

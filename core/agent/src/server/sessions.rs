@@ -16,6 +16,8 @@ struct Inner {
     known: Vec<Known>,
     /// The agent that sent each open request, by the request's number.
     asked: Vec<usize>,
+    /// Whether the client has logged in.
+    has_login: bool,
 }
 
 #[derive(Debug)]
@@ -23,6 +25,7 @@ struct Known {
     id: String,
     work_dir: String,
     title: Option<String>,
+    is_archived: bool,
     /// The agent in which the session is open.
     agent: Option<usize>,
     past: Vec<Record>,
@@ -68,9 +71,17 @@ impl Sessions {
                 Way::To(number.and_then(|number| inner.asked.get(number).copied()).unwrap_or(0))
             }
             (Some("session/new" | "session/fork"), _) | (Some("session/load" | "session/resume"), None) => Way::New,
-            (Some("session/close" | "session/delete"), Some(agent)) => Way::LastTo(agent),
+            (Some("session/close" | "session/delete" | "session/archive"), Some(agent)) => Way::LastTo(agent),
             (_, agent) => Way::To(agent.unwrap_or(0)),
         }
+    }
+
+    pub(super) fn log_in(&self) {
+        self.lock().has_login = true;
+    }
+
+    pub(super) fn has_login(&self) -> bool {
+        self.lock().has_login
     }
 
     /// Returns a new number for a request of this agent. The process has one sequence of numbers.
@@ -91,6 +102,7 @@ impl Sessions {
                 id: id.to_owned(),
                 work_dir: work_dir.to_owned(),
                 title: None,
+                is_archived: false,
                 agent: Some(agent),
                 past: Vec::new(),
             }),
@@ -112,6 +124,11 @@ impl Sessions {
 
     pub(super) fn name(&self, id: &str, title: &str) {
         self.with(id, |known| known.title = Some(title.to_owned()));
+    }
+
+    /// Returns whether the session exists.
+    pub(super) fn archive(&self, id: &str, is_archived: bool) -> bool {
+        self.with(id, |known| known.is_archived = is_archived).is_some()
     }
 
     pub(super) fn title(&self, id: &str) -> Option<String> {
@@ -153,11 +170,13 @@ impl Sessions {
         self.with(id, |known| known.past.clone())
     }
 
-    /// Returns the sessions of that directory, or all sessions.
-    pub(super) fn list(&self, work_dir: Option<&str>) -> Vec<Value> {
+    /// Returns the sessions of that directory, or all sessions; those in the archive, or the others.
+    pub(super) fn list(&self, work_dir: Option<&str>, is_archived: bool) -> Vec<Value> {
         let inner = self.lock();
-        let listed = inner.known.iter().filter(|known| work_dir.is_none_or(|dir| dir == known.work_dir));
-        listed.map(|known| json!({"sessionId": known.id, "cwd": known.work_dir, "title": known.title})).collect()
+        let of_dir =
+            |known: &&Known| work_dir.is_none_or(|dir| dir == known.work_dir) && known.is_archived == is_archived;
+        let fact = |known: &Known| json!({"sessionId": known.id, "cwd": known.work_dir, "title": known.title, "archived": known.is_archived});
+        inner.known.iter().filter(of_dir).map(fact).collect()
     }
 
     fn with<T>(&self, id: &str, act: impl FnOnce(&mut Known) -> T) -> Option<T> {
@@ -222,7 +241,10 @@ mod tests {
         assert_eq!(sessions.past("a").as_deref(), Some(&records[..]));
         assert_eq!(sessions.past("b"), None);
         sessions.name("a", "hi");
-        assert_eq!(sessions.list(Some("/a")), [json!({"sessionId": "a", "cwd": "/a", "title": "hi"})]);
-        assert_eq!(sessions.list(Some("/b")), Vec::<Value>::new());
+        let listed = json!({"sessionId": "a", "cwd": "/a", "title": "hi", "archived": false});
+        assert_eq!(sessions.list(Some("/a"), false), [listed]);
+        assert_eq!(sessions.list(Some("/b"), false), Vec::<Value>::new());
+        assert!(sessions.archive("a", true) && !sessions.archive("b", true));
+        assert_eq!((sessions.list(None, false).len(), sessions.list(None, true).len()), (0, 1));
     }
 }

@@ -184,7 +184,7 @@ fn closed_session_can_be_loaded_and_forked() {
     let fork = client.read()["result"]["sessionId"].clone();
     client.call("session/list", json!({}));
     let listed = client.read();
-    let about = |id: &Value, title: &str| json!({"sessionId": id, "cwd": dir, "title": title});
+    let about = |id: &Value, title: &str| json!({"sessionId": id, "cwd": dir, "title": title, "archived": false});
     assert_eq!(listed["result"]["sessions"], json!([about(&session, "go"), about(&fork, "Fork: go")]));
     let id = prompt(&mut client, &fork);
     assert_eq!(rest(&mut client, &id), ("one".to_owned(), json!("end_turn")));

@@ -82,10 +82,7 @@ impl Report {
     pub(super) fn outcome(&self, retry: &Retry, attempt: u32) -> AttemptOutcome {
         match (&self.outcome, self.status()) {
             (Some(Err(error)), _) => {
-                let retry_after = match error {
-                    Error::Rpc(answer) => answer.retry_after(),
-                    _ => None,
-                };
+                let retry_after = error.retry_after();
                 let (may_retry, is_overload) = (retry.allows(attempt, error), is_overload(error));
                 AttemptOutcome::Failure { may_retry, is_overload, retry_after }
             }
@@ -97,7 +94,9 @@ impl Report {
 
 /// Runs an attempt, in a directory of its own if the batch has such directories.
 pub(super) async fn run(context: Arc<Context>, task: Task) -> Report {
-    let own_agent = task.job.needs_own_agent();
+    // A place can share the directory of one job only.
+    let has_own_place = context.options.place.is_some() && !context.workspaces.is_shared();
+    let own_agent = task.job.needs_own_agent() || has_own_place;
     let base = if own_agent { &context.options } else { &context.of_sessions };
     let (mut options, prompt) = match task.job.configured(base) {
         Ok(configured) => configured,

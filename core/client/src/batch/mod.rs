@@ -37,6 +37,8 @@ pub use runner::set_runner;
 
 use crate::{Error, Result};
 
+kimi_agent_protocol::display_words!(JobStatus, Workspace);
+
 /// The source of the jobs of a batch.
 pub trait Jobs {
     /// Returns the next job, `None` after the last one. An error ends the batch.

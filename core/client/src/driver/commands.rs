@@ -64,6 +64,8 @@ pub(crate) enum Command {
     ObserverFailed {
         kind: HandlerKind,
         message: String,
+        /// The message with the class of the exception.
+        reported: String,
     },
     /// Closes the session, with this `close_timeout` if one is given.
     Close(Option<Duration>),

@@ -126,7 +126,7 @@ impl EventChannel {
         Err(local_error(
             RpcErrorKind::TurnInProgress,
             "the turn waits for this handler, which would wait for the turn; return an answer first, or wait for the turn \
-             in a task of its own",
+             outside of this handler",
         ))
     }
 }

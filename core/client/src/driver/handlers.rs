@@ -140,7 +140,7 @@ impl Handlers {
     }
 
     /// Passes events outside turns to `on_event`, one after the other, and each failure of `on_event` to `report`.
-    pub(super) fn observe(&self, outside: &Arc<EventChannel>, report: impl Fn(String) + Send + 'static) {
+    pub(super) fn observe(&self, outside: &Arc<EventChannel>, report: impl Fn(String, String) + Send + 'static) {
         let Some(on_event) = self.on_event.clone() else { return };
         let mut outside = TurnReader::new(Arc::clone(outside));
         tokio::spawn(async move {
@@ -150,8 +150,11 @@ impl Handlers {
                 let outcome = tokio::spawn(async move { on_event(next).await }).await;
                 match outcome {
                     Ok(Ok(())) => {}
-                    Ok(Err(error)) => report(HostError::reported(&error)),
-                    Err(error) => report(panic_message(error)),
+                    Ok(Err(error)) => report(error.to_string(), HostError::reported(&error)),
+                    Err(error) => {
+                        let message = panic_message(error);
+                        report(message.clone(), message);
+                    }
                 }
             }
         });

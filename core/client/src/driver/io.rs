@@ -1,5 +1,7 @@
 //! The agent's side of a process, which all its sessions use: the endpoint, the agent's input, and the process.
 
+use kimi_agent_protocol::place::PathMap;
+
 use super::writer::PipeWriter;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, STDERR};
@@ -10,6 +12,8 @@ pub(super) struct Io {
     pub(super) endpoint: Endpoint,
     pub(super) writer: PipeWriter,
     pub(super) process: Box<dyn Process>,
+    /// The paths of an agent that has others than the program.
+    pub(super) paths: Option<PathMap>,
 }
 
 impl Io {

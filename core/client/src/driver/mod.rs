@@ -34,7 +34,6 @@ pub(crate) use handlers::Handlers;
 pub use handlers::{served_span, served_turn};
 pub(crate) use process::ProcessTask;
 pub(crate) use process_handle::{ProcessCommand, ProcessHandle};
-pub(crate) use records::RecordsSource;
 pub(crate) use session::SessionSetup;
 
 /// The clock of the runtime's timers. Tests can pause it.

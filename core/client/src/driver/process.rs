@@ -68,11 +68,11 @@ impl ProcessTask {
         close_timeout: Duration,
         is_shared: bool,
     ) -> (ProcessHandle, Self) {
-        let Transport { reader, writer, process } = transport;
+        let Transport { reader, writer, process, paths } = transport;
         let (sender, commands) = mpsc::unbounded_channel();
         let handle = ProcessHandle::new(sender, process.pid());
         let task = Self {
-            io: Io { endpoint, writer: PipeWriter::new(writer), process },
+            io: Io { endpoint, writer: PipeWriter::new(writer, paths.clone()), process, paths },
             reader: PipeReader::new(reader),
             sessions: Sessions::default(),
             commands,
@@ -101,6 +101,7 @@ impl ProcessTask {
                 self.output_ended();
             }
             while self.take_lines(false) {
+                let is_long = self.reader.peek_line().is_some_and(|line| line.len() > LONG);
                 // A panic is of no session alone, so it ends the process.
                 match tokio::task::spawn_blocking(move || {
                     self.take_lines(true);
@@ -110,6 +111,11 @@ impl ProcessTask {
                 {
                     Ok(task) => self = task,
                     Err(_) => return,
+                }
+                // Commands and deadlines are looked at between two lines that take long, unless the agent has ended.
+                if is_long && !self.shutdown.has_exited() && !self.reader.has_ended() {
+                    self.bell.notify_one();
+                    break;
                 }
             }
             self.advance_ends();
@@ -480,6 +486,7 @@ impl ProcessTask {
         self.io.process.kill();
         self.io.process.release();
         let exit = self.shutdown.reported_exit();
+        self.io.process.cleaned_up(exit.code.is_some()).await;
         if let Some(error) = &exit.still_running {
             drop(self.still_running.set(error.clone()));
         } else if self.sessions.needs_exit() || self.io.process.has_stderr_handler() {
@@ -487,12 +494,10 @@ impl ProcessTask {
         }
         self.obey_all();
         let stderr = self.io.process.stderr_tail();
-        let exit_of = || AgentExit {
-            exit_code: exit.code,
-            signal: exit.signal.clone(),
-            stderr: stderr.clone(),
-            ..AgentExit::default()
-        };
+        let mut exited =
+            AgentExit { exit_code: exit.code, signal: exit.signal.clone(), stderr, ..AgentExit::default() };
+        exited.hint = self.io.process.explain(&exited);
+        let exit_of = || exited.clone();
         self.sessions
             .fail_calls(&exit.still_running.as_deref().cloned().unwrap_or_else(|| Error::AgentExited(exit_of())));
         for session in &mut self.sessions.drivers {

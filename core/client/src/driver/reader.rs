@@ -3,12 +3,15 @@
 use std::future::{Future, poll_fn};
 use std::io::Result;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::AsyncRead;
 
+use super::now;
 use crate::error::Error;
-use crate::jsonrpc::framing::{LineBuffer, has_memory_for, no_memory};
+use crate::jsonrpc::framing::{
+    LineBuffer, MAX_VALUES, has_memory_for, has_too_many_values, no_memory, too_many_values,
+};
 use crate::transport::poll_read_some;
 
 /// The number of bytes that are read at a time.
@@ -18,6 +21,17 @@ const LARGE: usize = 1 << 20;
 /// The number of bytes that are read after a deadline was exceeded, before it takes effect: the largest capacity of a
 /// pipe on Linux.
 const MAX_READ_LATE: usize = 1 << 20;
+/// The time for that. Lines of a few bytes take longer than the pipe is worth.
+const MAX_TIME_LATE: Duration = Duration::from_millis(500);
+
+/// A deadline that was exceeded and has not taken effect.
+struct Late {
+    deadline: Instant,
+    /// The number of bytes that were read since.
+    read: usize,
+    /// When this reading began.
+    begun: Instant,
+}
 
 /// The pipe from the agent.
 pub(super) struct PipeReader {
@@ -27,14 +41,13 @@ pub(super) struct PipeReader {
     has_ended: bool,
     /// Whether the last read filled its buffer, so that more is available.
     was_full: bool,
-    /// A deadline that was exceeded and has not taken effect, and how much was read since.
-    late: (Option<Instant>, usize),
+    late: Option<Box<Late>>,
 }
 
 impl PipeReader {
     pub(super) fn new(pipe: Box<dyn AsyncRead + Send + Unpin>) -> Self {
         let lines = LineBuffer::new(0);
-        Self { pipe, lines, max_line_bytes: 0, has_ended: false, was_full: false, late: (None, 0) }
+        Self { pipe, lines, max_line_bytes: 0, has_ended: false, was_full: false, late: None }
     }
 
     /// Raises the limit of lines to at least this many bytes.
@@ -58,10 +71,12 @@ impl PipeReader {
     /// Reads the output that the agent wrote before a deadline, because the host may have been suspended since. `None`
     /// if nothing is left, or if as much was read as a pipe can hold.
     pub(super) async fn read_before_deadline(&mut self, passed: Instant) -> Option<Result<usize>> {
-        if self.late.0 != Some(passed) {
-            self.late = (Some(passed), 0);
-        }
-        if self.has_ended || self.late.1 >= MAX_READ_LATE {
+        let late = match &mut self.late {
+            Some(late) if late.deadline == passed => late,
+            late => late.insert(Box::new(Late { deadline: passed, read: 0, begun: now() })),
+        };
+        let is_over = late.read >= MAX_READ_LATE || now().duration_since(late.begun) >= MAX_TIME_LATE;
+        if self.has_ended || is_over {
             return None;
         }
         let read = poll_fn(|cx| match self.poll_read(cx) {
@@ -69,8 +84,8 @@ impl PipeReader {
             Poll::Pending => Poll::Ready(None),
         })
         .await;
-        if let Some(Ok(n)) = &read {
-            self.late.1 += n;
+        if let (Some(Ok(n)), Some(late)) = (&read, &mut self.late) {
+            late.read += n;
         }
         read
     }
@@ -96,6 +111,11 @@ impl PipeReader {
     /// Fails for a line that is too long, or that the memory cannot hold.
     pub(super) fn next_line(&mut self) -> std::result::Result<Option<&[u8]>, Error> {
         let line = self.lines.next_line()?;
+        if let Some(line) = line
+            && has_too_many_values(line)
+        {
+            return Err(too_many_values(MAX_VALUES));
+        }
         if let Some(line) = line
             && line.len() >= LARGE
             && !has_memory_for(memory_to_read(line))
@@ -130,4 +150,29 @@ impl PipeReader {
 /// buffer, which grows by doubling and may be twice as large as the text.
 fn memory_to_read(line: &[u8]) -> usize {
     line.len().saturating_mul(if line.contains(&b'\\') { 3 } else { 2 })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn late_reading_has_time_limit() {
+        let (mut agent, pipe) = tokio::io::duplex(1 << 10);
+        let mut reader = PipeReader::new(Box::new(pipe));
+        reader.allow_line_bytes(1 << 10);
+        let deadline = now();
+        let moment = Duration::from_millis(1);
+        for (passes, is_read) in
+            [(Duration::ZERO, true), (MAX_TIME_LATE - moment, true), (moment, false), (Duration::ZERO, false)]
+        {
+            agent.write_all(b"{}\n").await.unwrap();
+            tokio::time::advance(passes).await;
+            assert_eq!(reader.read_before_deadline(deadline).await.is_some(), is_read);
+        }
+        // Another deadline has time of its own.
+        assert!(reader.read_before_deadline(now()).await.is_some());
+    }
 }

@@ -1,13 +1,15 @@
 //! Reads a turn's records, concurrently with its session.
 
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::connection::TurnKey;
+use crate::options::SessionOptions;
 use crate::recording::Replayed;
-use crate::session_files::SessionFiles;
+use crate::session_files::{self, SessionFiles};
 use crate::turn_records::TurnReport;
 
 type Reading = Pin<Box<dyn Future<Output = (Option<RecordsSource>, Option<TurnReport>)> + Send>>;
@@ -19,6 +21,25 @@ pub(crate) enum RecordsSource {
     Files(SessionFiles),
     /// The recording that the agent plays.
     Recording(Arc<Replayed>),
+}
+
+impl SessionOptions {
+    /// Returns the source of the records of turns, if the agent writes them.
+    pub(crate) fn records_source(&self, work_dir: &Path) -> Option<RecordsSource> {
+        if let Some(replayed) = &self.replayed {
+            return self.read_session_files.then(|| RecordsSource::Recording(Arc::clone(replayed)));
+        }
+        if self.paths.is_some() {
+            // They are in the place of the agent.
+            return None;
+        }
+        let variable = |name: &str| {
+            let own = self.env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+            own.or_else(|| self.inherited.var(name)).map(Into::into)
+        };
+        let home = session_files::home(&variable, work_dir).filter(|_| self.read_session_files)?;
+        Some(RecordsSource::Files(SessionFiles::new(home)))
+    }
 }
 
 impl RecordsSource {

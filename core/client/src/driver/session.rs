@@ -138,9 +138,9 @@ impl SessionDriver {
         });
         if let Some(outside) = &session.outside {
             let shared = Arc::downgrade(&session.shared);
-            session.handlers.observe(outside, move |message| {
+            session.handlers.observe(outside, move |message, reported| {
                 if let Some(shared) = shared.upgrade() {
-                    shared.send(Command::ObserverFailed { kind: HandlerKind::Event, message });
+                    shared.send(Command::ObserverFailed { kind: HandlerKind::Event, message, reported });
                 }
             });
         }
@@ -357,7 +357,9 @@ impl SessionDriver {
                 drop(reply.send(self.connection.respond(request, *answer, now)));
             }
             Command::SwitchDialect { dialect } => self.connection.switch_dialect(dialect),
-            Command::ObserverFailed { kind, message } => self.connection.observer_failed(kind, message),
+            Command::ObserverFailed { kind, message, reported } => {
+                self.connection.observer_failed(kind, &message, reported);
+            }
             Command::Close(timeout) => self.begin_close_within(timeout),
             Command::Abandon => self.abandon(),
             Command::Kill => self.kill(),
@@ -500,7 +502,7 @@ impl SessionDriver {
                 if let Some(channel) = self.turns.remove(&turn) {
                     channel.finish(match outcome {
                         Ok(result) if is_orphan && result.status == TurnStatus::Cancelled => {
-                            Err(Error::SessionClosed((*result).into()))
+                            Err(Error::session_closed().with_result(*result))
                         }
                         outcome => outcome.map(|result| *result),
                     });

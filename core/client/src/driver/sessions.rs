@@ -79,8 +79,20 @@ impl Sessions {
         if line.iter().all(u8::is_ascii_whitespace) {
             return;
         }
+        let translated = io.paths.as_ref().and_then(|paths| paths.line_from_agent(line));
+        let line = translated.as_deref().unwrap_or(line);
         let mut rewritten = None;
         let message = jsonrpc::read(line, &mut rewritten);
+        if matches!(message, Message::Invalid(_))
+            && let Some((first, mut rest)) = jsonrpc::split(line)
+        {
+            self.route(first, io, now);
+            while let Some((next, others)) = jsonrpc::split(rest) {
+                self.route(next, io, now);
+                rest = others;
+            }
+            return self.route(rest, io, now);
+        }
         if self.fails_echoed_call(&message) {
             return;
         }

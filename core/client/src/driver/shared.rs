@@ -70,6 +70,8 @@ impl SessionState {
     }
 }
 
+kimi_agent_protocol::display_words!(SessionState);
+
 #[derive(Debug)]
 struct Active {
     key: TurnKey,

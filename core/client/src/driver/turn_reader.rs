@@ -10,7 +10,7 @@ use super::event_queue::{OVERHEAD, Queued, QueuedEvents};
 use crate::connection::StepTag;
 use crate::error::invalid_option;
 use crate::error::{Error, Result};
-use crate::messages::{ContentPart, Event};
+use crate::messages::{ContentPart, Event, MESSAGE_BREAK, Messages};
 
 /// The reader of a turn, of a replay, or of the events outside turns.
 ///
@@ -28,6 +28,8 @@ pub struct TurnReader {
     is_reading: bool,
     /// Whether the failure of the turn was returned.
     is_failure_reported: bool,
+    /// The messages of the texts that were returned.
+    messages: Messages,
     batch: Batch,
 }
 
@@ -58,6 +60,7 @@ impl TurnReader {
             step: None,
             is_reading: false,
             is_failure_reported: false,
+            messages: Messages::default(),
             batch: Batch::default(),
         }
     }
@@ -131,11 +134,14 @@ impl TurnReader {
             self.channel.events.hand_out(size, 1);
             match event {
                 OneEvent::Text(text) => return Poll::Ready(Some(Ok(text))),
-                OneEvent::Event(event) => {
-                    if let Event::ContentPart(ContentPart::Text(part)) = *event {
-                        return Poll::Ready(Some(Ok(part.text)));
+                OneEvent::Event(event) => match *event {
+                    Event::ContentPart(ContentPart::Text(part)) if self.messages.is_next(&part) => {
+                        return Poll::Ready(Some(Ok(format!("{MESSAGE_BREAK}{}", part.text))));
                     }
-                }
+                    Event::ContentPart(ContentPart::Text(part)) => return Poll::Ready(Some(Ok(part.text))),
+                    Event::StepBegin(_) => self.messages = Messages::default(),
+                    _ => {}
+                },
             }
         }
     }

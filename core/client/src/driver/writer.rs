@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
+use kimi_agent_protocol::place::PathMap;
 use tokio::io::AsyncWrite;
 
 use super::now;
@@ -24,21 +25,35 @@ pub(super) struct PipeWriter {
     largest: usize,
     /// Since when the limit is exceeded and the agent reads nothing.
     stalled_since: Option<Instant>,
+    /// Translates the paths of messages.
+    paths: Option<PathMap>,
     /// Whether no more bytes are accepted.
     is_finished: bool,
     is_closed: bool,
 }
 
 impl PipeWriter {
-    pub(super) fn new(pipe: Box<dyn AsyncWrite + Send + Unpin>) -> Self {
-        Self { pipe, unwritten: BytesMut::new(), largest: 0, stalled_since: None, is_finished: false, is_closed: false }
+    pub(super) fn new(pipe: Box<dyn AsyncWrite + Send + Unpin>, paths: Option<PathMap>) -> Self {
+        Self {
+            pipe,
+            unwritten: BytesMut::new(),
+            largest: 0,
+            stalled_since: None,
+            paths,
+            is_finished: false,
+            is_closed: false,
+        }
     }
 
-    /// Queues bytes, unless the pipe is closed.
+    /// Queues whole lines, unless the pipe is closed.
     pub(super) fn push(&mut self, bytes: Vec<u8>) {
         if bytes.is_empty() || self.is_finished {
             return;
         }
+        let bytes = match &self.paths {
+            Some(paths) => paths.lines_to_agent(bytes),
+            None => bytes,
+        };
         self.largest = self.largest.max(bytes.len());
         if self.unwritten.is_empty() {
             self.unwritten = Bytes::from(bytes).into();

@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use agent_client_protocol_schema::v1 as acp;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::kimi_code::is_kimi;
 use super::{Dialect, SessionOptions};
-use crate::dialect::{AgentKind, KnownAgent, SessionParams};
+use crate::dialect::{AgentKind, KnownAgent, Login, SessionParams};
 use crate::tools_server;
 use crate::transport::launch::{Launch, PrivateFiles};
 use crate::{Error, Executable, Result};
@@ -58,7 +58,17 @@ impl SessionOptions {
         env.extend(self.limits_of_kimi_code(is_shared)?);
         let private = PrivateFiles::default();
         let inherited = self.inherited.clone();
-        Ok(Launch { program, args, env, inherited, current_dir, private, server: None, is_gateway: false })
+        Ok(Launch {
+            program,
+            args,
+            env,
+            inherited,
+            current_dir,
+            private,
+            server: None,
+            is_gateway: false,
+            placed: Default::default(),
+        })
     }
 
     /// Returns the parameters of the session; `agent` is the agent's name.
@@ -83,7 +93,17 @@ impl SessionOptions {
                 .collect::<Result<_>>()?,
             system_prompt: self.system_prompt.clone(),
             meta: self.agent_meta.as_ref().and_then(Value::as_object).cloned(),
+            login: self.login(),
         })
+    }
+
+    /// Returns how a session logs in: the option, and the names of the variables in `env` that have a value.
+    pub(crate) fn login(&self) -> Login {
+        let set = self.env.iter().filter(|(_, value)| !value.is_empty());
+        Login {
+            auth: self.auth.clone().filter(|auth| auth != "none"),
+            variables: set.map(|(name, _)| name.to_string_lossy().into_owned()).collect(),
+        }
     }
 
     /// Converts `mcp_configs` to the servers of ACP.
@@ -95,12 +115,13 @@ impl SessionOptions {
                     self.invalid("mcp_configs", "expected an object with `mcpServers`, which maps names to servers")
                 );
             };
-            for (name, server) in named {
+            for (name, server) in named.iter().filter(|(_, server)| !is_switched_off(server)) {
                 if name == tools_server::NAME && !self.tools.is_empty() {
                     let reason = format!("`{name}` is the name of the server that has the program's own `tools`");
                     return Err(self.invalid("mcp_configs", reason));
                 }
-                let server = mcp_server(name, server);
+                let unreachable = server.get("url").and_then(Value::as_str).and_then(|url| self.unreachable_url(url));
+                let server = unreachable.map_or_else(|| mcp_server(name, server), Err);
                 servers.push(server.map_err(|reason| self.invalid("mcp_configs", format!("{name}: {reason}")))?);
             }
         }
@@ -108,8 +129,27 @@ impl SessionOptions {
     }
 }
 
+/// Members of configurations of other programs that change what a server may do, and that ACP has no field for.
+const WITHOUT_FIELD: [&str; 7] =
+    ["cwd", "allowedTools", "disabledTools", "disallowedTools", "enabledTools", "excludeTools", "includeTools"];
+
+/// Whether the configuration names the server and says that it does not run, in the spellings of other programs.
+fn is_switched_off(server: &Value) -> bool {
+    server.get("disabled") == Some(&Value::Bool(true)) || server.get("enabled") == Some(&Value::Bool(false))
+}
+
 fn mcp_server(name: &str, server: &Value) -> std::result::Result<acp::McpServer, String> {
     let text = |field: &str| server.get(field).and_then(Value::as_str);
+    if let Some(field) = WITHOUT_FIELD.into_iter().find(|field| server.get(field).is_some_and(|value| !value.is_null()))
+    {
+        let instead = match field {
+            "cwd" => {
+                "an agent starts servers in the session's directory; name absolute paths, or a script that changes it"
+            }
+            _ => "name the tools in a `policy` instead",
+        };
+        return Err(format!("`{field}` has no place in ACP: {instead}"));
+    }
     if let Some(url) = text("url") {
         let headers = pairs(server, "headers")?.into_iter().map(|(name, value)| acp::HttpHeader::new(name, value));
         let sse = text("transport").or_else(|| text("type")) == Some("sse");
@@ -121,7 +161,7 @@ fn mcp_server(name: &str, server: &Value) -> std::result::Result<acp::McpServer,
     }
     let Some(command) = text("command") else { return Err("expected a `command` or a `url`".to_owned()) };
     let args = match server.get("args") {
-        None => Vec::new(),
+        None | Some(Value::Null) => Vec::new(),
         Some(args) => serde_json::from_value(args.clone()).map_err(|_| "`args`: expected a list of text".to_owned())?,
     };
     let env = pairs(server, "env")?.into_iter().map(|(name, value)| acp::EnvVariable::new(name, value));
@@ -129,8 +169,12 @@ fn mcp_server(name: &str, server: &Value) -> std::result::Result<acp::McpServer,
 }
 
 fn pairs(server: &Value, field: &str) -> std::result::Result<Vec<(String, String)>, String> {
-    let Some(pairs) = server.get(field) else { return Ok(Vec::new()) };
-    let pairs = pairs.as_object().map(Map::iter).into_iter().flatten().map(|(name, value)| {
+    let pairs = match server.get(field) {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Object(pairs)) => pairs,
+        Some(_) => return Err(format!("`{field}`: expected an object, which maps names to text")),
+    };
+    let pairs = pairs.iter().map(|(name, value)| {
         let value = value.as_str().ok_or_else(|| format!("`{field}`: {name} is no text"))?;
         Ok((name.clone(), value.to_owned()))
     });
@@ -187,6 +231,8 @@ mod tests {
             "files": {"command": "mcp-files", "args": ["-v"], "env": {"KEY": "secret"}},
             "web": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer x"}},
             "old": {"url": "http://127.0.0.1:1/sse", "transport": "sse"},
+            "off": {"command": "mcp-off", "disabled": true, "cwd": "/"},
+            "off-too": {"command": "mcp-off", "enabled": false},
         }});
         let params = SessionOptions::new().mcp_configs([config]).session_params("it").unwrap();
         assert_eq!(
@@ -203,6 +249,19 @@ mod tests {
             (json!({"mcpServers": {"a": {}}}), "a: expected a `command` or a `url`"),
             (json!({"mcpServers": {"a": {"command": "x", "args": "y"}}}), "a: `args`: expected a list of text"),
             (json!({"mcpServers": {"a": {"command": "x", "env": {"K": 1}}}}), "a: `env`: K is no text"),
+            (
+                json!({"mcpServers": {"a": {"command": "x", "env": ["K=1"]}}}),
+                "a: `env`: expected an object, which maps names to text",
+            ),
+            (
+                json!({"mcpServers": {"a": {"command": "x", "cwd": "/srv"}}}),
+                "a: `cwd` has no place in ACP: an agent starts servers in the session's directory; name absolute paths, or a \
+                 script that changes it",
+            ),
+            (
+                json!({"mcpServers": {"a": {"url": "http://127.0.0.1:1/mcp", "enabledTools": ["read"]}}}),
+                "a: `enabledTools` has no place in ACP: name the tools in a `policy` instead",
+            ),
         ] {
             let error = SessionOptions::new().mcp_configs([config]).session_params("it").unwrap_err();
             assert_eq!(error.to_string(), format!("invalid option `mcp_configs`: {reason}"));

@@ -8,9 +8,9 @@ use kimi_agent_protocol::options::{OPTIONS, Scope, find};
 use serde_json::{Map, Value};
 
 use super::json::session_options;
-use super::{Dialect, Executable, InheritEnv, Inherited, Naming, SessionOptions};
-use crate::Result;
+use super::{Dialect, Executable, InheritEnv, Naming, SessionOptions};
 use crate::error::invalid_option;
+use crate::{Place, Result};
 
 /// The options with which an agent is started, for all its sessions; see [`Agent`](crate::Agent). All other options
 /// belong to the sessions.
@@ -84,6 +84,31 @@ impl AgentOptions {
     #[must_use]
     pub fn inherit_env(self, inherit: InheritEnv) -> Self {
         Self(self.0.inherit_env(inherit))
+    }
+
+    /// Sets how the SDK logs in when the agent asks for it; see [`SessionOptions::auth`].
+    ///
+    /// # Examples
+    /// ```
+    /// let options = kimi_agent::AgentOptions::new().env([("GEMINI_API_KEY", "…")]).auth("auto");
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn auth(self, auth: impl Into<String>) -> Self {
+        Self(self.0.auth(auth))
+    }
+
+    /// Sets where the agent runs; see [`SessionOptions::place`]. Relative paths of the place are relative to the current directory.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::{AgentOptions, Place};
+    /// let options = AgentOptions::new().place(Place::prefix(["nice", "-n", "10"]));
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn place(self, place: impl Into<Place>) -> Self {
+        Self(self.0.place(place))
     }
 
     /// Adds arguments of the agent after all others; see [`SessionOptions::extra_args`].
@@ -240,7 +265,8 @@ impl SessionOptions {
         }
         let agent = agent.clone();
         (self.record, self.redact, self.recorded) = (agent.record, agent.redact, agent.recorded);
-        self.inherited = agent.inherited;
+        (self.inherited, self.auth) = (agent.inherited, agent.auth);
+        (self.place, self.paths) = (agent.place, agent.paths);
         let Self { executable, env, extra_args, dialect, client_name, client_version, on_stderr, .. } = agent;
         (self.executable, self.env, self.extra_args, self.dialect) = (executable, env, extra_args, dialect);
         (self.client_name, self.client_version, self.on_stderr) = (client_name, client_version, on_stderr);
@@ -255,6 +281,8 @@ impl SessionOptions {
             executable: self.executable,
             env: self.env,
             inherited: self.inherited,
+            auth: self.auth,
+            place: self.place,
             extra_args: self.extra_args,
             dialect: self.dialect,
             client_name: self.client_name,
@@ -269,7 +297,9 @@ impl SessionOptions {
         let session = Self {
             executable: None,
             env: Vec::new(),
-            inherited: Inherited::default(),
+            inherited: super::Inherited::default(),
+            auth: None,
+            place: None,
             extra_args: Vec::new(),
             dialect: Dialect::Auto,
             client_name: None,
@@ -343,6 +373,7 @@ mod tests {
         let theirs = [
             (SessionOptions::new().executable("a"), "executable"),
             (SessionOptions::new().env([("K", "v")]), "env"),
+            (SessionOptions::new().auth("auto"), "auth"),
             (SessionOptions::new().extra_args(["-x"]), "extra_args"),
             (SessionOptions::new().dialect(Dialect::Acp), "dialect"),
             (SessionOptions::new().on_stderr(|_| {}), "on_stderr"),

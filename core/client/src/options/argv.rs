@@ -17,8 +17,13 @@ const SESSION_SINCE: Release = Release::new(0, 64);
 /// The release that added `--no-thinking`. `--thinking` is older.
 const NO_THINKING_SINCE: Release = Release::new(0, 67);
 
-/// Options that Wire does not have.
-const ONLY_OVER_ACP: [&str; 3] = ["system_prompt", "additional_directories", "agent_meta"];
+/// Options that Wire does not have, and their alternatives.
+const ONLY_OVER_ACP: [(&str, &str); 4] = [
+    ("system_prompt", "set `agent_file`"),
+    ("additional_directories", "leave it out"),
+    ("agent_meta", "leave it out"),
+    ("auth", "log in with `kimi login`"),
+];
 
 impl SessionOptions {
     /// Finds the program, and writes what must not be visible in its arguments to private files.
@@ -34,28 +39,33 @@ impl SessionOptions {
             return Err(self.invalid("executable", program.to_string()));
         }
         let host = |name: &str| std::env::var_os(name);
-        resolve(self.executable.as_ref(), &Surroundings { env: &self.env, host: &host, dialect: self.dialect })
+        resolve(self.executable.as_ref(), &self.surroundings(&host))
+    }
+
+    fn surroundings<'a>(&'a self, host: &'a dyn Fn(&str) -> Option<OsString>) -> Surroundings<'a> {
+        Surroundings { env: &self.env, host, dialect: self.dialect, paths: self.paths.as_ref() }
     }
 
     fn launch_from(&self, host: &dyn Fn(&str) -> Option<OsString>) -> Result<Launch> {
-        if let Some(option) = self.first_set(|option| ONLY_OVER_ACP.contains(&option.name)) {
-            let (name, instead) = (self.naming.name(option.name), self.naming.name("agent_file"));
+        let remedy = |option: &OptionInfo| ONLY_OVER_ACP.iter().find(|(name, _)| *name == option.name);
+        if let Some(option) = self.first_set(|option| remedy(option).is_some()) {
+            let remedy = remedy(option).map_or_else(String::new, |(_, remedy)| self.naming.spell(remedy));
             return Err(Error::Unsupported(format!(
-                "kimi-cli does not support `{name}`, which only agents of ACP have; set `{instead}`, or use another agent"
+                "kimi-cli does not support `{}`, which only agents of ACP have; {remedy}, or use another agent",
+                self.naming.name(option.name)
             )));
         }
-        let around = Surroundings { env: &self.env, host, dialect: self.dialect };
-        let (program, mut args) = resolve(self.executable.as_ref(), &around)?;
+        let (program, mut args) = resolve(self.executable.as_ref(), &self.surroundings(host))?;
         let current_dir = self.absolute("work_dir", self.work_dir.as_deref().unwrap_or(Path::new(".")))?;
         let mut private = PrivateFiles::default();
 
         args.push("--wire".into());
-        flag(&mut args, "--work-dir", &current_dir);
+        flag(&mut args, "--work-dir", self.inside("work_dir", &current_dir)?);
         for option in OPTIONS.iter().filter(|option| option.name != "work_dir") {
             let Some(name) = option.flag else { continue };
             match self.setting(option.name) {
                 Setting::Text(text) => flag(&mut args, name, text),
-                Setting::Path(path) => flag(&mut args, name, self.absolute(option.name, path)?),
+                Setting::Path(path) => flag(&mut args, name, self.inside(option.name, path)?),
                 Setting::Count(count) => flag(&mut args, name, count.to_string()),
                 Setting::Boolean(true) => args.push(name.into()),
                 Setting::Boolean(false) => args.push(name.replacen("--", "--no-", 1).into()),
@@ -64,7 +74,8 @@ impl SessionOptions {
                         // The suffix says that the content is JSON, not TOML.
                         let file =
                             if option.kind == Kind::Objects { format!("mcp-{n}.json") } else { "config.json".into() };
-                        flag(&mut args, name, private.write(&file, value)?);
+                        let file = private.write(&file, value)?;
+                        flag(&mut args, name, self.inside(option.name, &file)?);
                     }
                 }
                 _ => {}
@@ -80,6 +91,7 @@ impl SessionOptions {
             private,
             server: None,
             is_gateway: false,
+            placed: Default::default(),
         })
     }
 

@@ -10,14 +10,15 @@ use crate::handler::Responder;
 use crate::messages::{
     ApprovalRequest, Event, QuestionRequest, ReadFileRequest, TerminalRequest, TerminalResult, WriteFileRequest,
 };
-use crate::{Answers, Approval, Budget, HandlerError, Hook, Output};
+use crate::{Answers, Approval, Budget, HandlerError, Hook, Output, Prices};
 
 /// Setters for handlers.
 /// The tool calls that a session's policy must see.
 ///
 /// # Examples
 /// ```
-/// let options = kimi_agent::SessionOptions::new().enforce(kimi_agent::Enforce::Calls);
+/// use kimi_agent::{Enforce, Policy, SessionOptions};
+/// let options = SessionOptions::new().policy(Policy::preset("read-only").unwrap()).enforce(Enforce::Calls);
 /// # options.validate().unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,16 +65,30 @@ impl SessionOptions {
         self
     }
 
-    /// Sets the calls that the [policy](Self::policy) must see. Default: [`Enforce::Approvals`].
+    /// Sets the calls that the [policy](Self::policy) must see. [`Enforce::Calls`] needs a policy. Default: [`Enforce::Approvals`].
     ///
     /// ```
-    /// use kimi_agent::{Enforce, SessionOptions};
-    /// let options = SessionOptions::new().enforce(Enforce::Calls);
+    /// use kimi_agent::{Enforce, Policy, SessionOptions};
+    /// let options = SessionOptions::new().policy(Policy::preset("read-only").unwrap()).enforce(Enforce::Calls);
     /// # options.validate().unwrap();
     /// ```
     #[must_use]
     pub fn enforce(mut self, enforce: Enforce) -> Self {
         self.enforce = enforce;
+        self
+    }
+
+    /// Sets the login that an agent of ACP gets if it requires one: the ID of a login method of the agent, or `auto` for the method
+    /// whose key is in [`env`](Self::env). Default: `none`.
+    ///
+    /// ```
+    /// use kimi_agent::SessionOptions;
+    /// let options = SessionOptions::new().executable("codex-acp").env([("CODEX_API_KEY", "sk-…")]).auth("auto");
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn auth(mut self, auth: impl Into<String>) -> Self {
+        self.auth = Some(auth.into());
         self
     }
 
@@ -97,7 +112,7 @@ impl SessionOptions {
         self
     }
 
-    /// Lets the reader of the events answer approval requests, with `respond()`.
+    /// Lets the reader of the events answer approval requests, with [`respond()`](crate::Turn::respond).
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().on_approval_manual();
@@ -130,7 +145,8 @@ impl SessionOptions {
         self
     }
 
-    /// Lets the reader of the events answer the model's questions, with `respond()`.
+    /// Lets the reader of the events answer the model's questions, with
+    /// [`respond_question()`](crate::Turn::respond_question).
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().on_question_manual();
@@ -404,6 +420,21 @@ impl SessionOptions {
     #[must_use]
     pub fn session_budget(mut self, budget: Budget) -> Self {
         self.session_budget = Some(budget);
+        self
+    }
+
+    /// Sets the prices of models. With agents that report tokens and no costs,
+    /// [`PromptResult::cost`](crate::connection::PromptResult::cost) and the limit [`Budget::usd`] use them. Default: none.
+    ///
+    /// ```
+    /// use kimi_agent::{Price, Prices, SessionOptions};
+    /// let prices = Prices::new().model("kimi-k2", Price::new(0.6, 2.5).cache_read(0.15));
+    /// let options = SessionOptions::new().model("kimi-k2").prices(prices);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn prices(mut self, prices: Prices) -> Self {
+        self.prices = Some(prices);
         self
     }
 

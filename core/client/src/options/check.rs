@@ -6,14 +6,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use kimi_agent_protocol::budget::budget_problem;
+use kimi_agent_protocol::cost::prices_problem;
 use kimi_agent_protocol::options::{Kind, OPTIONS, OptionInfo, SMALLEST_BUFFER};
 use serde_json::Value;
 
 use super::setting::Setting;
 use super::value::{duration_problem, kind_of, tool_name_problem};
-use super::{InheritEnv, SessionOptions, pattern};
+use super::{Enforce, InheritEnv, SessionOptions, pattern};
 use crate::error::invalid_option;
-use crate::{Error, ExternalTool, Hook, Output, OutputMode, Result};
+use crate::{Error, ExternalTool, Hook, Output, OutputMode, Place, Result};
 
 /// The result of a check. The error is the reason why a value is wrong.
 type Checked = std::result::Result<(), String>;
@@ -82,6 +83,7 @@ impl SessionOptions {
                 check_text(
                     executable.program().ok_or("the list is empty; expected the program, and its first arguments")?,
                 )?;
+                executable.problem().map_or(Ok(()), |problem| Err(problem.to_owned()))?;
                 executable.args().iter().try_for_each(|arg| check_nul(arg))
             }),
             "extra_args" => self.extra_args.iter().try_for_each(|arg| check_nul(arg)),
@@ -95,10 +97,16 @@ impl SessionOptions {
                 }
                 _ => Ok(()),
             },
+            "enforce" if self.enforce == Enforce::Calls && self.policy.is_none() => {
+                let policy = self.naming.name("policy");
+                Err(format!("\"calls\" needs `{policy}`, which says what the agent may do without asking; set one"))
+            }
+            "place" => self.place.as_deref().and_then(Place::problem).map_or(Ok(()), Err),
             "tools" => self.check_tools(),
             "session_budget" => {
                 self.session_budget.and_then(|budget| budget_problem(&budget, self.naming)).map_or(Ok(()), Err)
             }
+            "prices" => self.prices.as_ref().and_then(|prices| prices_problem(prices, self.naming)).map_or(Ok(()), Err),
             "output" => self.output.as_deref().map_or(Ok(()), |output| {
                 check_output(output)?;
                 let name = &output.spec().name;
@@ -173,6 +181,12 @@ fn check_tool(tool: &ExternalTool) -> Checked {
     if !tool.parameters.is_object() {
         let got = kind_of(&tool.parameters);
         return Err(format!("the parameters of `{name}` are {got}, but a JSON Schema is an object"));
+    }
+    let kind = tool.parameters.get("type").and_then(Value::as_str);
+    if let Some(other @ ("array" | "boolean" | "integer" | "null" | "number" | "string")) = kind {
+        return Err(format!(
+            "the parameters of `{name}` have the type {other:?}; models call tools with an \"object\" only"
+        ));
     }
     if let Some(key) = not_a_schema(&tool.parameters) {
         return Err(format!(

@@ -1,5 +1,7 @@
 //! Checks the content of a prompt or a steer before it is sent.
 
+use kimi_agent_protocol::resource::has_scheme;
+
 use crate::error::{Result, invalid_option};
 use crate::messages::{Content, ContentPart};
 
@@ -22,6 +24,10 @@ pub(crate) fn check_content(content: &Content) -> Result<()> {
     let Content::Parts(parts) = content else { return Ok(()) };
     for (at, part) in parts.iter().enumerate() {
         let (name, media, remedy) = match part {
+            ContentPart::Resource(part) => match part.problem() {
+                Some(problem) => return Err(invalid_option("content", format!("content[{at}]: {problem}"))),
+                None => continue,
+            },
             ContentPart::ImageUrl(part) => (
                 "image_url",
                 &part.image_url,
@@ -38,15 +44,6 @@ pub(crate) fn check_content(content: &Content) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Returns whether the text begins with a scheme such as `https:` or `data:`. A single letter is a drive of Windows.
-fn has_scheme(url: &str) -> bool {
-    url.split_once(':').is_some_and(|(scheme, _)| {
-        scheme.len() > 1
-            && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-            && scheme.chars().all(|each| each.is_ascii_alphanumeric() || "+-.".contains(each))
-    })
 }
 
 #[cfg(test)]
@@ -68,6 +65,14 @@ mod tests {
         }
         let text = checked("audio_url", "a.mp3").expect_err("a path").to_string();
         assert!(text.contains("`audio_url`") && text.contains("data URI"), "{text}");
+    }
+
+    #[test]
+    fn wrong_resource_is_refused_with_its_place() {
+        let part = serde_json::from_value(json!({"type": "resource", "uri": "a.md"})).expect("a part");
+        let text =
+            check_content(&Content::Parts(vec![ContentPart::text("see"), part])).expect_err("a path").to_string();
+        assert!(text.contains("content[1]: the `uri` is not a URI: \"a.md\""), "{text}");
     }
 
     #[test]

@@ -14,10 +14,10 @@ const EXPECTED: &str = r#"text, a content part such as {"type": "text", "text": 
 const MEDIA: [&str; 3] = ["image_url", "audio_url", "video_url"];
 
 /// The types of content parts that models know.
-const KNOWN: [&str; 5] = ["text", "think", "image_url", "audio_url", "video_url"];
+const KNOWN: [&str; 6] = ["text", "think", "image_url", "audio_url", "video_url", "resource"];
 
 /// Types of other interfaces, and their names here.
-const FOREIGN: [(&str, &str); 7] = [
+const FOREIGN: [(&str, &str); 8] = [
     ("input_text", "text"),
     ("output_text", "text"),
     ("image", "image_url"),
@@ -25,6 +25,7 @@ const FOREIGN: [(&str, &str); 7] = [
     ("audio", "audio_url"),
     ("input_audio", "audio_url"),
     ("video", "video_url"),
+    ("resource_link", "resource"),
 ];
 
 /// Returns the type that a misspelt type means. `None`: the type is known, or it is new and the agent decides.

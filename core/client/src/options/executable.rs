@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kimi_agent_protocol::place::PathMap;
+
 use super::Dialect;
 use super::kimi_code::is_kimi;
 use crate::dialect::{INSTALL_KIMI_CLI, INSTALL_KIMI_CODE, KnownAgent};
@@ -29,6 +31,8 @@ pub struct Executable {
     words: Vec<OsString>,
     /// The folder of a file that an argument names, such as the script of a scripted agent. It is deleted with its last owner.
     _file: Option<Arc<PrivateDir>>,
+    /// Why the agent cannot run, for example because its script is wrong.
+    problem: Option<Arc<str>>,
 }
 
 impl PartialEq for Executable {
@@ -63,13 +67,17 @@ impl Executable {
     }
 
     fn of(words: Vec<OsString>) -> Self {
-        Self { words, _file: None }
+        Self { words, _file: None, problem: None }
     }
 
-    /// Makes an executable that keeps the folder of a file which its arguments name.
+    /// Makes the executable of a scripted agent. It keeps the folder of the script.
     #[cfg(feature = "testing")]
-    pub(crate) fn with_file(words: Vec<OsString>, file: Option<Arc<PrivateDir>>) -> Self {
-        Self { words, _file: file }
+    pub(crate) fn scripted(words: Vec<OsString>, file: Option<Arc<PrivateDir>>, problem: Option<Arc<str>>) -> Self {
+        Self { words, _file: file, problem }
+    }
+
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
     }
 }
 
@@ -111,6 +119,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) host: &'a dyn Fn(&str) -> Option<OsString>,
     /// The `dialect` option, for the advice on what to install.
     pub(super) dialect: Dialect,
+    /// The paths of an agent that has others than this program.
+    pub(super) paths: Option<&'a PathMap>,
 }
 
 /// Finds the program. Returns its absolute path, and its first arguments.
@@ -133,6 +143,11 @@ pub(super) fn resolve(option: Option<&Executable>, around: &Surroundings<'_>) ->
             None => (DEFAULT.into(), Vec::new(), ""),
         },
     };
+    if let Some(paths) = around.paths {
+        // Only the place knows its programs.
+        let inside = paths.to_agent(Path::new(&program)).map(PathBuf::from);
+        return Ok((inside.unwrap_or_else(|| program.into()), args));
+    }
     let shown = Path::new(&program).display();
     let from = if source.is_empty() { String::new() } else { format!(" (from {source})") };
     let advice = || match one_text(&program, option.is_some()) {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use kimi_agent_protocol::place::percent_decoded;
+
 /// Returns the path of a text, which is a path or a file URL such as `file:///srv/project`. The error says why a file URL has no
 /// path here.
 pub(super) fn path_of(text: String) -> Result<PathBuf, String> {
@@ -14,21 +16,9 @@ pub(super) fn path_of(text: String) -> Result<PathBuf, String> {
     if !(host.is_empty() || host.eq_ignore_ascii_case("localhost")) || path.is_empty() {
         return Err(format!("expected a file URL of this machine, such as \"file:///srv/project\", got {text:?}"));
     }
-    let path = decoded(path).ok_or_else(|| format!("the file URL {text:?} has an invalid escape"))?;
+    let path = percent_decoded(path).ok_or_else(|| format!("the file URL {text:?} has an invalid escape"))?;
     let is_drive = cfg!(windows) && path.as_bytes().get(2) == Some(&b':');
     Ok(if is_drive { path[1..].into() } else { path.into() })
-}
-
-/// Decodes escapes such as `%20`. `None` for an invalid one, and for what is not UTF-8.
-fn decoded(text: &str) -> Option<String> {
-    let mut pieces = text.split('%');
-    let mut bytes = pieces.next()?.as_bytes().to_vec();
-    for piece in pieces {
-        let digits = piece.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        bytes.extend(&piece.as_bytes()[2..]);
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kimi_agent_protocol::budget::parse_budget;
+use kimi_agent_protocol::cost::{Prices, parse_prices};
 use kimi_agent_protocol::options::{Kind, LONGEST, OPTIONS, OptionInfo, find};
 use kimi_agent_protocol::output::parse_output;
 use kimi_agent_protocol::spelling::nearest;
@@ -18,6 +19,7 @@ use crate::error::invalid_option;
 use crate::handler::Responder;
 use crate::local::{Files, Terminals, files, terminals};
 use crate::naming::Naming;
+use crate::place;
 use crate::session::policy::Policy;
 use crate::{Budget, Error, Output, Result};
 
@@ -78,6 +80,11 @@ impl SessionOptions {
                     other => return Err(field.expected(Kind::InheritEnv, &other)),
                 };
             }
+            "auth" => self.auth = Some(field.text(value)?),
+            "place" => {
+                let place = place::read(field.object(value, Kind::Place)?, self.naming);
+                self.place = Some(Box::new(place.map_err(|problem| field.wrong(problem))?));
+            }
             "mcp_configs" => self.mcp_configs = field.list(value, Kind::Objects)?,
             "agent_file" => self.agent_file = Some(field.path(value)?),
             "system_prompt" => self.system_prompt = Some(field.system_prompt(value)?),
@@ -94,7 +101,8 @@ impl SessionOptions {
             "policy" => self.policy = Some(Arc::new(field.policy(&value)?)),
             "enforce" => {
                 let text = value.as_str().and_then(Enforce::parse);
-                self.enforce = text.ok_or_else(|| field.expected(Kind::Enforce, &value))?;
+                let expected = Kind::Enforce.expected(field.naming);
+                self.enforce = text.ok_or_else(|| field.wrong(format!("expected {expected}, got {value}")))?;
             }
             "on_approval" => {
                 field.manual(&value)?;
@@ -129,6 +137,7 @@ impl SessionOptions {
             "close_timeout" => self.close_timeout = field.duration_or_zero(&value)?,
             "idle_timeout" => self.idle_timeout = Some(field.duration(&value)?),
             "session_budget" => self.session_budget = Some(field.budget(value)?),
+            "prices" => self.prices = Some(field.prices(value)?),
             "output" => self.output = Some(Box::new(field.output(value)?)),
             "record" => self.record = Some(field.path(value)?),
             "redact" => self.redact = field.texts(Kind::Texts, value)?,
@@ -209,6 +218,26 @@ impl Field<'_> {
 
     pub(super) fn budget(&self, value: Value) -> Result<Budget> {
         parse_budget(self.object(value, Kind::Budget)?, self.naming).map_err(|problem| self.wrong(problem))
+    }
+
+    fn prices(&self, value: Value) -> Result<Prices> {
+        let (models, naming) = match value {
+            Value::String(path) => (self.prices_of_file(path)?, Naming::Snake),
+            value => (self.object(value, Kind::Prices)?, self.naming),
+        };
+        parse_prices(models, naming).map_err(|problem| self.wrong(problem))
+    }
+
+    #[cfg(feature = "policy")]
+    fn prices_of_file(&self, path: String) -> Result<Map<String, Value>> {
+        let path = path_of(path).map_err(|problem| self.wrong(problem))?;
+        let failed = |problem: String| self.wrong(format!("the file {:?} cannot be read: {problem}", path.display()));
+        kimi_agent_policy::toml_file(&path).map_err(failed)
+    }
+
+    #[cfg(not(feature = "policy"))]
+    fn prices_of_file(&self, _: String) -> Result<Map<String, Value>> {
+        Err(self.wrong("the program was built without the feature `policy` of the crate, which reads TOML; enable it"))
     }
 
     pub(super) fn output(&self, value: Value) -> Result<Output> {

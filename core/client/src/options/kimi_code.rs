@@ -17,15 +17,17 @@ const LIMITS: [(&str, &str); 2] = [
 /// The variable with the secret for Kimi Code's server.
 const PASSWORD: &str = "KIMI_CODE_PASSWORD";
 /// Options that Kimi Code's server does not accept, and their alternatives.
-const NOT_OVER_WEB: [(&str, &str); 13] = [
+const NOT_OVER_WEB: [(&str, &str); 15] = [
     ("config_file", "set `KIMI_CODE_HOME` in `env` to a directory with that file as `config.toml`"),
     ("config", "write it to `config.toml` in a directory, and set `KIMI_CODE_HOME` in `env` to that"),
     ("mcp_configs", "use `dialect` \"acp\", over which each session has its own"),
+    ("place", "use `dialect` \"acp\""),
     ("agent_file", "put the file into the directory `agents` in `$KIMI_CODE_HOME`"),
     ("skills_dir", "put the skills into the directory `skills` in `$KIMI_CODE_HOME`"),
     ("system_prompt", "put instructions into `AGENTS.md` in `work_dir`"),
     ("additional_directories", "use `dialect` \"acp\""),
     ("agent_meta", "use `dialect` \"acp\""),
+    ("auth", "log in with `kimi login`"),
     ("tools", "use `dialect` \"acp\""),
     ("hooks", "configure commands as hooks in the agent's `config.toml`"),
     ("on_read_file", "use `dialect` \"acp\""),
@@ -95,7 +97,17 @@ impl SessionOptions {
             // The messages of a recording are those of the gateway, so that no server is needed.
             let (env, private) = (self.env.clone(), PrivateFiles::default());
             let inherited = self.inherited.clone();
-            return Ok(Launch { program, args, env, inherited, current_dir, private, server: None, is_gateway: true });
+            return Ok(Launch {
+                program,
+                args,
+                env,
+                inherited,
+                current_dir,
+                private,
+                server: None,
+                is_gateway: true,
+                placed: Default::default(),
+            });
         }
         let mut env = self.env.clone();
         env.extend(self.limits_of_kimi_code(is_shared)?);
@@ -109,6 +121,7 @@ impl SessionOptions {
             private: PrivateFiles::default(),
             server: Some(Server { secret: secret.to_owned() }),
             is_gateway: true,
+            placed: Default::default(),
         })
     }
 

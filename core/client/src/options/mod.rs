@@ -14,6 +14,7 @@ mod file_url;
 mod json;
 mod kimi_code;
 mod pattern;
+mod place;
 mod prompt;
 mod setting;
 mod spec;
@@ -26,6 +27,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kimi_agent_protocol::options as declared;
+use kimi_agent_protocol::place::PathMap;
 use serde_json::Value;
 
 use crate::dialect::SystemPrompt;
@@ -33,7 +35,7 @@ use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, 
 use crate::recording::{RecordingFile, Replayed, Used};
 use crate::session::policy::Policy;
 use crate::telemetry::TelemetryOptions;
-use crate::{Budget, ExternalTool, Hook, Output};
+use crate::{Budget, ExternalTool, Hook, Output, Place, Prices};
 pub(crate) use setting::Setting;
 
 pub(crate) use crate::naming::Naming;
@@ -90,6 +92,10 @@ pub struct SessionOptions {
     pub(crate) executable: Option<Executable>,
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) inherited: Inherited,
+    pub(crate) auth: Option<String>,
+    pub(crate) place: Option<Box<Place>>,
+    /// The paths of an agent that has others than this program, once the place is settled.
+    pub(crate) paths: Option<PathMap>,
     pub(crate) mcp_configs: Vec<Value>,
     pub(crate) agent_file: Option<PathBuf>,
     pub(crate) skills_dir: Option<PathBuf>,
@@ -118,6 +124,7 @@ pub struct SessionOptions {
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) turn_timeout: Option<Duration>,
     pub(crate) session_budget: Option<Budget>,
+    pub(crate) prices: Option<Prices>,
     pub(crate) output: Option<Box<Output>>,
     pub(crate) record: Option<PathBuf>,
     /// Receives the file of the recording when it is made.
@@ -150,6 +157,9 @@ impl Default for SessionOptions {
             executable: None,
             env: Vec::new(),
             inherited: Inherited::default(),
+            auth: None,
+            place: None,
+            paths: None,
             mcp_configs: Vec::new(),
             agent_file: None,
             skills_dir: None,
@@ -178,6 +188,7 @@ impl Default for SessionOptions {
             idle_timeout: None,
             turn_timeout: None,
             session_budget: None,
+            prices: None,
             output: None,
             record: None,
             recorded_at: None,
@@ -577,6 +588,7 @@ impl fmt::Debug for SessionOptions {
                 ("executable", _) => shown.field("executable", &self.executable),
                 ("env", _) => shown.field("env", &self.variables().collect::<Vec<_>>()),
                 ("inherit_env", _) => shown.field("inherit_env", &self.inherited.rule),
+                ("place", _) => shown.field("place", &self.place),
                 ("tools", _) => shown.field("tools", &self.tools),
                 ("hooks", _) => shown.field("hooks", &self.hooks),
                 ("dialect", _) => shown.field("dialect", &self.dialect),

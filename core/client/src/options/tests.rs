@@ -135,6 +135,9 @@ fn wrong_values_are_named() {
         ("env", new().env([("A", "secret\0")]), "the value of \"A\" contains a NUL byte"),
         ("mcp_configs", new().mcp_configs([object(), json!("x")]), "got text in it"),
         ("mcp_configs", new().mcp_configs([json!({"servers": {}})]), "expected an object with `mcpServers`"),
+        ("enforce", new().enforce(Enforce::Calls), "\"calls\" needs `policy`"),
+        ("place", new().place(Place::prefix(Vec::<String>::new())), "expected a program and its arguments"),
+        ("place", new().place(Place::prefix(["a\0"])), "NUL"),
         ("agent_file", new().agent_file("/no/such.yaml"), "does not exist"),
         ("skills_dir", new().skills_dir(&file), "is not a directory"),
         ("tools", new().tool(tool("", object())), "needs a name"),
@@ -142,6 +145,7 @@ fn wrong_values_are_named() {
         ("tools", new().tool(tool(&"x".repeat(65), object())), "at most 64"),
         ("tools", new().tool(tool("a", json!("x"))), "the parameters of `a` are text"),
         ("tools", new().tool(tool("a", json!({"x": {"type": "string"}}))), "they have `x`, and no `type`"),
+        ("tools", new().tool(tool("a", json!({"type": "array"}))), "`a` have the type \"array\""),
         ("tools", new().tool(tool("a", object())).tool(tool("a", object())), "two named `a`"),
         ("tools", new().tool(tool("a", object()).timeout(Duration::ZERO)), "the timeout of `a`"),
         ("hooks", new().hook(hook("")), "event is empty"),
@@ -157,8 +161,15 @@ fn wrong_values_are_named() {
         ("idle_timeout", new().idle_timeout(Duration::ZERO), "longer than 0"),
         ("turn_timeout", new().turn_timeout(Duration::MAX), "at most ten years"),
         ("session_budget", new().session_budget(crate::Budget::new()), "set at least one of `tokens`"),
+        (
+            "session_budget",
+            new().session_budget(crate::Budget::new().usd(0.0)),
+            "`usd`: expected more than 0 US dollars",
+        ),
+        ("prices", new().prices(crate::Prices::new()), "it has no model"),
+        ("prices", new().prices(crate::Prices::new().model("m", crate::Price::new(-1.0, 1.0))), "from 0 on, got -1"),
         ("record", new().record(""), "it is empty"),
-        ("redact", new().redact(["a", "("]), "item 2: \"(\" is not a regular expression"),
+        ("redact", new().redact(["a", "("]), "redact[1]: \"(\" is not a regular expression"),
         ("max_line_bytes", new().max_line_bytes(0), "at least 1024 bytes, got 0"),
         ("event_buffer_bytes", new().event_buffer_bytes(1023), "at least 1024 bytes, got 1023"),
     ];
@@ -186,7 +197,7 @@ fn debug_shows_no_secrets() {
 
 #[test]
 fn json_is_read_in_both_namings() {
-    let snake = json!({
+    let mut snake = json!({
         "work_dir": ".", "session_id": "s", "model": "m", "thinking": false, "yolo": true, "config_file": "c",
         "config": {"a": 1}, "executable": ["python3", "x.py"], "env": {"A": "B", "C": null},
         "inherit_env": ["D"], "mcp_configs": [{"m": {}}],
@@ -197,8 +208,11 @@ fn json_is_read_in_both_namings() {
         "session_budget": {"steps": 3}, "output": {"schema": {"type": "object"}},
         "record": "run.jsonl", "redact": ["ACME-[0-9]+"],
         "system_prompt": {"content": "Be brief.", "mode": "override"}, "additional_directories": ["."],
-        "agent_meta": {"vendor": 1},
+        "agent_meta": {"vendor": 1}, "auth": "api-key",
     });
+    // The macro has a limit.
+    snake["prices"] = json!({"m": {"input": 1, "output": 2.5}});
+    snake["place"] = json!({"type": "prefix", "command": ["nice"]});
     let options = session_options(plain(snake.clone()), Naming::Snake).unwrap();
     assert_eq!(options.executable, Some(["python3", "x.py"].into()));
     assert_eq!(options.env, [("A".into(), "B".into())]);
@@ -243,7 +257,13 @@ fn json_is_read_in_both_namings() {
 
 #[test]
 fn declared_option_has_setter_and_reader() {
-    let sources = [include_str!("mod.rs"), include_str!("behaviour.rs"), include_str!("../telemetry/otel.rs")].concat();
+    let sources = [
+        include_str!("mod.rs"),
+        include_str!("behaviour.rs"),
+        include_str!("place.rs"),
+        include_str!("../telemetry/otel.rs"),
+    ]
+    .concat();
     let of_agents = include_str!("agent.rs");
     let of_prompts = include_str!("prompt.rs");
     let has_setter = |source: &str, name: &str| {
@@ -296,6 +316,15 @@ fn invalid_json_error_uses_caller_naming() {
         (json!({"handshakeTimeout": "5s"}), "handshakeTimeout", "expected a number of milliseconds, got text"),
         (json!({"eventBufferBytes": 10}), "eventBufferBytes", "at least 1024"),
         (json!({"maxLineBytes": -1}), "maxLineBytes", "got -1"),
+        (json!({"place": {}}), "place", "`type`: expected \"container\", \"prefix\", \"sandbox\" or \"ssh\", got none"),
+        (json!({"place": {"type": "sandbox", "write": "."}}), "place", "`write`: expected a list of text, got text"),
+        (json!({"place": {"type": "sandbox", "network": 1}}), "place", "`network`: expected a boolean, got a number"),
+        (json!({"place": {"type": "container"}}), "place", "expected either `image`, for a fresh container, or `name`"),
+        (json!({"place": {"type": "container", "image": 1}}), "place", "`image`: expected text, got a number"),
+        (json!({"place": {"type": "ssh", "host": "a"}}), "place", "`work_dir`: expected an absolute path on the host"),
+        (json!({"place": {"type": "prefix", "command": "x"}}), "place", "`command`: expected a list of text, got text"),
+        (json!({"place": {"type": "prefix", "paths": {"a": 1}}}), "place", "expected an object of paths, got a number"),
+        (json!({"place": {"type": "prefix", "command": ["x"], "image": ""}}), "place", "it has no setting `image`"),
         (json!({"extraArgs": "--x"}), "extraArgs", "expected a list of text, got text"),
     ];
     for (value, expected, part) in cases {
@@ -463,7 +492,7 @@ mod look_up {
     ) -> Result<String, String> {
         let env: Vec<(OsString, OsString)> = env.iter().map(|&(name, value)| (name.into(), value.into())).collect();
         let host = |name: &str| host.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value));
-        let found = resolve(option.as_ref(), &Surroundings { env: &env, host: &host, dialect });
+        let found = resolve(option.as_ref(), &Surroundings { env: &env, host: &host, dialect, paths: None });
         found.map(|(path, _)| path.display().to_string()).map_err(|error| {
             assert_eq!(error.code(), "spawn_error");
             error.to_string()
@@ -491,7 +520,8 @@ mod look_up {
         let list = format!(r#" ["{two}/mine", "-m", "x"]"#);
         let option: Option<&Executable> = None;
         let host = |name: &str| (name == "KIMI_AGENT_EXECUTABLE").then(|| OsString::from(&list));
-        let (program, args) = resolve(option, &Surroundings { env: &[], host: &host, dialect: Dialect::Auto }).unwrap();
+        let (program, args) =
+            resolve(option, &Surroundings { env: &[], host: &host, dialect: Dialect::Auto, paths: None }).unwrap();
         assert_eq!((program.display().to_string(), args), (format!("{two}/mine"), vec!["-m".into(), "x".into()]));
         // A PATH among the options counts, and its last one.
         assert_eq!(find(None, &[("PATH", "/x"), ("PATH", &path)], &[("PATH", "/y")]), Ok(format!("{two}/kimi")));
@@ -598,7 +628,7 @@ mod look_up {
     fn find(program: impl Into<Executable>, path: &[&Path]) -> Result<PathBuf, String> {
         let path = std::env::join_paths(path).unwrap();
         let host = |name: &str| (name == "PATH").then(|| path.clone());
-        let around = Surroundings { env: &[], host: &host, dialect: Dialect::Auto };
+        let around = Surroundings { env: &[], host: &host, dialect: Dialect::Auto, paths: None };
         resolve(Some(&program.into()), &around).map(|(path, _)| path).map_err(|error| {
             assert_eq!(error.code(), "spawn_error");
             error.to_string()

@@ -215,7 +215,7 @@ pub(crate) fn check_patterns(patterns: &[String]) -> std::result::Result<(), Str
 }
 
 fn pattern_problem(patterns: &[String], (at, reason): (usize, String)) -> String {
-    format!("item {}: {:?} is not a regular expression: {reason}", at + 1, patterns[at])
+    format!("redact[{at}]: {:?} is not a regular expression: {reason}", patterns[at])
 }
 
 /// Returns whether a path means a folder: it exists, or its name ends with a slash.

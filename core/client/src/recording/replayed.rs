@@ -108,8 +108,8 @@ impl Replayed {
     pub(crate) fn check_complete(&self) -> Result<()> {
         let left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(message) = left_out else { return Ok(()) };
-        let hint = Some("if the program has failed before, that is the cause".to_owned());
-        Err(Error::Rpc(RpcError { kind: RpcErrorKind::Other, rpc_code: None, message, data: None, hint, result: None }))
+        let hint = Some("if the program has failed before, that is the cause".into());
+        Err(Error::Rpc(RpcError { hint, ..RpcError::new(RpcErrorKind::Other, message) }))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Agents, whose sessions can share a process.
 
+use std::ffi::OsString;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,10 @@ use tokio::sync::watch;
 
 use super::Session;
 use super::processes::Processes;
-use crate::dialect::{Deletion, KimiWebListing, Listing, SessionInfo, kimi_web_deleted, kimi_web_deletion};
+use crate::dialect::{
+    KimiWebListing, Listing, LoginWay, SessionInfo, StoredCall, StoredChange, kimi_web_deleted, kimi_web_deletion,
+    login_question, login_ways,
+};
 use crate::driver::ProcessHandle;
 use crate::error::{Error, Result, invalid_option};
 use crate::options::{AgentOptions, Dialect, SessionOptions};
@@ -49,6 +53,17 @@ pub struct Agent {
     closed: watch::Sender<bool>,
 }
 
+/// The ways to log in that an agent offers, and the command that starts it.
+#[derive(Debug)]
+pub struct LoginOffer {
+    /// The program.
+    pub program: PathBuf,
+    /// The arguments with which it is an agent.
+    pub args: Vec<OsString>,
+    /// The ways.
+    pub ways: Vec<LoginWay>,
+}
+
 impl AgentOptions {
     /// Opens the agent. It starts with its first session.
     ///
@@ -62,6 +77,7 @@ impl AgentOptions {
     pub fn open(self) -> Result<Agent> {
         let Self(mut options) = self;
         options.validate()?;
+        options.settle_place()?;
         options.recorded = Some(Arc::default());
         let (program, _) = options.program()?;
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -152,7 +168,7 @@ impl Agent {
     }
 
     /// Lists the sessions that the agent has stored, in its order, including sessions of other processes. With
-    /// `work_dir` it lists only sessions of this directory.
+    /// `work_dir` it lists only sessions of this directory. Archived sessions are left out.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the agent cannot list sessions (agents that speak Wire cannot), [`Error::Timeout`] if
@@ -167,14 +183,24 @@ impl Agent {
     /// # Ok(()) }
     /// ```
     pub async fn list_sessions(&self, work_dir: Option<&Path>) -> Result<Vec<SessionInfo>> {
-        let limit = self.options.handshake_timeout;
-        let listed = tokio::time::timeout(limit, self.unless_closed(self.listed(work_dir))).await;
-        listed.unwrap_or_else(|_| {
-            Err(Error::Timeout(format!(
-                "the agent did not list its sessions within {limit:?}; call again, or raise `handshake_timeout`, which limits \
-                 this call, too"
-            ).into()))
-        })
+        self.within_limit("list its sessions", self.listed(work_dir, false)).await
+    }
+
+    /// Lists the archived sessions, as [`list_sessions`](Self::list_sessions) lists the others.
+    ///
+    /// # Errors
+    /// Those of [`list_sessions`](Self::list_sessions); [`Error::Unsupported`] if the agent cannot archive sessions.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(agent: kimi_agent::Agent) -> kimi_agent::Result<()> {
+    /// for session in agent.list_archived_sessions(None).await? {
+    ///     agent.unarchive_session(session.id).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn list_archived_sessions(&self, work_dir: Option<&Path>) -> Result<Vec<SessionInfo>> {
+        self.within_limit("list its sessions", self.listed(work_dir, true)).await
     }
 
     /// Deletes a session that the agent has stored, with its messages. If the session is open in this program, close it
@@ -193,18 +219,65 @@ impl Agent {
     /// # Ok(()) }
     /// ```
     pub async fn delete_session(&self, session_id: impl Into<String>) -> Result<()> {
-        let session_id = session_id.into();
-        if session_id.is_empty() {
-            return Err(invalid_option("session_id", "it is empty; expected the id of a session"));
+        self.change(session_id.into(), StoredChange::Delete).await.map(drop)
+    }
+
+    /// Gives a stored session another title. Returns the title that the agent has stored, which can be shorter. The session can be
+    /// open.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the agent cannot rename sessions, the agent's error for a session that does not exist or a title
+    /// that it refuses, [`Error::Timeout`] if it takes longer than `handshake_timeout`, or an error of its start.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(agent: kimi_agent::Agent, session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// let title = agent.rename_session(session.id(), "Repair of the parser").await?;
+    /// println!("{title}");
+    /// # Ok(()) }
+    /// ```
+    pub async fn rename_session(&self, session_id: impl Into<String>, title: impl Into<String>) -> Result<String> {
+        let title = title.into();
+        if title.trim().is_empty() {
+            return Err(invalid_option("title", "it is empty; expected a title"));
         }
-        let limit = self.options.handshake_timeout;
-        let deleted = tokio::time::timeout(limit, self.unless_closed(self.deleted(session_id))).await;
-        deleted.unwrap_or_else(|_| {
-            Err(Error::Timeout(format!(
-                "the agent did not delete the session within {limit:?}; call again, or raise `handshake_timeout`, which \
-                 limits this call, too"
-            ).into()))
-        })
+        let stored = self.change(session_id.into(), StoredChange::Rename(title)).await?;
+        stored.ok_or_else(|| Error::Internal("a renamed session has no title".to_owned()))
+    }
+
+    /// Hides a stored session from [`list_sessions`](Self::list_sessions), with all its messages. An agent closes the session if it
+    /// is open.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the agent cannot archive sessions, the agent's error for a session that does not exist,
+    /// [`Error::Timeout`] if it takes longer than `handshake_timeout`, or an error of its start.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(agent: kimi_agent::Agent, session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// session.close().await?;
+    /// agent.archive_session(session.id()).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn archive_session(&self, session_id: impl Into<String>) -> Result<()> {
+        self.change(session_id.into(), StoredChange::Archive).await.map(drop)
+    }
+
+    /// Shows an archived session in [`list_sessions`](Self::list_sessions) again. It does not open the session.
+    ///
+    /// # Errors
+    /// Those of [`archive_session`](Self::archive_session).
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(agent: kimi_agent::Agent, id: String) -> kimi_agent::Result<()> {
+    /// use kimi_agent::SessionOptions;
+    /// agent.unarchive_session(&*id).await?;
+    /// let session = agent.resume(id, SessionOptions::new()).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn unarchive_session(&self, session_id: impl Into<String>) -> Result<()> {
+        self.change(session_id.into(), StoredChange::Unarchive).await.map(drop)
     }
 
     /// Closes the sessions, ends the processes of the agent and waits until they have exited. Can be called again.
@@ -268,15 +341,35 @@ impl Agent {
         let mut closed = self.closed.subscribe();
         tokio::select! {
             biased;
-            _ = closed.wait_for(|closed| *closed) => Err(Error::session_closed()),
+            _ = closed.wait_for(|closed| *closed) => Err(Error::agent_closed()),
             outcome = work => outcome,
         }
     }
 
-    async fn listed(&self, work_dir: Option<&Path>) -> Result<Vec<SessionInfo>> {
-        let work_dir = work_dir.map(|dir| self.options.absolute("work_dir", dir)).transpose()?;
+    /// Limits a call about stored sessions to `handshake_timeout`. `what` is what the agent does.
+    async fn within_limit<T>(&self, what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let limit = self.options.handshake_timeout;
+        tokio::time::timeout(limit, self.unless_closed(work)).await.unwrap_or_else(|_| {
+            Err(Error::Timeout(
+                format!(
+                    "the agent did not {what} within {limit:?}; call again, or raise `handshake_timeout`, which limits this call, too"
+                )
+                .into(),
+            ))
+        })
+    }
+
+    async fn listed(&self, work_dir: Option<&Path>, archived: bool) -> Result<Vec<SessionInfo>> {
+        let work_dir = work_dir.map(|dir| {
+            self.options.inside("work_dir", dir)?;
+            self.options.absolute("work_dir", dir)
+        });
+        let work_dir = work_dir.transpose()?;
         let limit = self.options.max_line_bytes;
         if self.options.dialect == Dialect::KimiWeb {
+            if archived {
+                return Err(Error::Unsupported("Kimi Code's server does not support archived sessions".to_owned()));
+            }
             let process = self.web_process().await?;
             let mut listing = KimiWebListing::new(work_dir);
             let mut question = listing.question();
@@ -288,7 +381,8 @@ impl Agent {
             }
         }
         let process = self.acp_process("`list_sessions`; only some agents of ACP can list their sessions").await?;
-        let (mut listing, mut question) = Listing::new(&self.options.initialize_params(), work_dir);
+        let (hello, login) = (self.options.initialize_params(), self.options.login());
+        let (mut listing, mut question) = Listing::new(&hello, login, work_dir, archived);
         loop {
             match listing.answered(process.call(question.0, question.1, limit).await?)? {
                 Some(next) => question = next,
@@ -297,18 +391,49 @@ impl Agent {
         }
     }
 
-    async fn deleted(&self, session_id: String) -> Result<()> {
+    /// Changes a stored session. Returns its title, if the title was changed.
+    async fn change(&self, session_id: String, change: StoredChange) -> Result<Option<String>> {
+        if session_id.is_empty() {
+            return Err(invalid_option("session_id", "it is empty; expected the id of a session"));
+        }
+        let what = match change {
+            StoredChange::Delete => "delete the session",
+            StoredChange::Rename(_) => "rename the session",
+            StoredChange::Archive => "archive the session",
+            StoredChange::Unarchive => "unarchive the session",
+        };
+        self.within_limit(what, self.changed(session_id, change)).await
+    }
+
+    async fn changed(&self, session_id: String, change: StoredChange) -> Result<Option<String>> {
         let limit = self.options.max_line_bytes;
         if self.options.dialect == Dialect::KimiWeb {
+            if change != StoredChange::Delete {
+                return Err(Error::Unsupported(format!("Kimi Code's server does not support {}", change.feature())));
+            }
             let process = self.web_process().await?;
-            return kimi_web_deleted(process.call(kimi_web_deletion(&session_id), json!({}), limit).await?);
+            kimi_web_deleted(process.call(kimi_web_deletion(&session_id), json!({}), limit).await?)?;
+            return Ok(None);
         }
-        let process = self.acp_process("`delete_session`; only some agents of ACP can delete their sessions").await?;
-        let (mut deletion, mut question) = Deletion::new(&self.options.initialize_params(), session_id);
-        while let Some(next) = deletion.answered(process.call(question.0, question.1, limit).await?)? {
+        let process = self.acp_process(change.feature()).await?;
+        let (hello, login) = (self.options.initialize_params(), self.options.login());
+        let (mut call, mut question) = StoredCall::new(&hello, login, &session_id, change);
+        while let Some(next) = call.answered(process.call(question.0, question.1, limit).await?)? {
             question = next;
         }
-        Ok(())
+        Ok(call.into_title())
+    }
+
+    /// Returns the ways to log in that an agent of ACP offers, with the program and its arguments.
+    pub(crate) async fn login_ways(&self) -> Result<LoginOffer> {
+        self.within_limit("say how to log in", async {
+            let process = self.acp_process("a login that `kimi-agent login` runs; only agents of ACP do").await?;
+            let launch = self.options.launch_acp(None, true)?;
+            let (method, params) = login_question(&self.options.initialize_params());
+            let ways = login_ways(process.call(method, params, self.options.max_line_bytes).await?)?;
+            Ok(LoginOffer { program: launch.program, args: launch.args, ways })
+        })
+        .await
     }
 
     /// Returns the process of Kimi Code's server, for a one-off call.
@@ -330,7 +455,7 @@ impl Agent {
             let agent = known.map_or_else(|| "an agent that speaks Wire".to_owned(), |agent| agent.to_string());
             return Err(Error::Unsupported(format!("{agent} does not support {missing}")));
         }
-        let launch = self.options.launch_acp(known, true)?;
+        let launch = self.options.placed(self.options.launch_acp(known, true)?)?;
         self.processes.shared(launch, self.options.on_stderr.clone()).await
     }
 }

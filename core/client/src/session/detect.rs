@@ -16,6 +16,7 @@ use tokio::io::AsyncReadExt;
 use crate::dialect::{AgentKind, KnownAgent, Release};
 use crate::error::{AgentExit, Error, Result};
 use crate::options::Inherited;
+use crate::place::Place;
 use crate::transport::launch::{Launch, PrivateFiles};
 use crate::transport::{self, Transport};
 
@@ -47,9 +48,11 @@ pub(super) struct AgentCommand {
     pub(super) env: Vec<(OsString, OsString)>,
     pub(super) inherited: Inherited,
     pub(super) dir: Option<PathBuf>,
+    /// The place in which the program runs.
+    pub(super) place: Option<Box<Place>>,
 }
 
-type Key = (PathBuf, Vec<OsString>, Option<SystemTime>);
+type Key = (PathBuf, Vec<OsString>, Option<SystemTime>, Option<String>);
 
 /// The results for executables that were run before.
 static KNOWN: LazyLock<Mutex<HashMap<Key, AgentKind>>> = LazyLock::new(Mutex::default);
@@ -57,7 +60,8 @@ static KNOWN: LazyLock<Mutex<HashMap<Key, AgentKind>>> = LazyLock::new(Mutex::de
 impl AgentCommand {
     fn key(&self) -> Key {
         let changed = std::fs::metadata(&self.program).and_then(|file| file.modified()).ok();
-        (self.program.clone(), self.args.clone(), changed)
+        let place = self.place.as_ref().map(|place| format!("{place:?}"));
+        (self.program.clone(), self.args.clone(), changed, place)
     }
 
     /// Returns the cached result, the version of the npm package, or the agent that is known by the program's name.
@@ -102,8 +106,13 @@ impl AgentCommand {
             private: PrivateFiles::default(),
             server: None,
             is_gateway: false,
+            placed: Default::default(),
         };
-        let Transport { reader, writer, mut process } = transport::spawn(launch, None).await?;
+        let launch = match &self.place {
+            Some(place) => place.apply(launch)?,
+            None => launch,
+        };
+        let Transport { reader, writer, mut process, .. } = transport::spawn(launch, None).await?;
         drop(writer);
         let mut text = Vec::new();
         reader.take(4096).read_to_end(&mut text).await.map_err(|error| Error::Spawn(error.to_string()))?;
@@ -148,6 +157,7 @@ mod tests {
             env: Vec::new(),
             inherited: Inherited::default(),
             dir: None,
+            place: None,
         };
         assert_eq!(command(&main, &[]).recall(), None);
         std::fs::write(dir.path().join("package.json"), r#"{"name": "@moonshot-ai/kimi-code", "version": "2.1.0"}"#)

@@ -17,15 +17,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use agent::Agent;
+pub use agent::{Agent, LoginOffer};
 pub use one_shot::prompt;
+use open::Pricing;
+pub(crate) use open::check_budget;
 pub use turn::{Turn, TurnInner};
 pub use turn_streams::{Replay, Step, Steps, TextStream};
 pub use {live::LIVE, one_shot::one_shot_on};
 
 use crate::answers::{Answers, Approval};
 use crate::connection::{ManualAnswer, TurnKey, TurnLimits};
-use crate::dialect::{Capabilities, ConfigOption, ConfigValue, Handshake};
+use crate::dialect::{AuthMethod, Capabilities, ConfigOption, ConfigValue, Handshake};
 use crate::driver::Command;
 use crate::driver::event_channel::EventChannel;
 pub use crate::driver::shared::SessionState;
@@ -53,7 +55,11 @@ use link::Link;
 /// # async fn main() -> kimi_agent::Result<()> {
 /// # let agent = scripted_agent(serde_json::json!([[{"text": "Hello"}]]));
 /// use kimi_agent::Session;
-/// let session = Session::builder().work_dir(".").executable(&agent).start().await?;
+/// let session = Session::builder()
+///     .work_dir(".")
+/// #   .executable(&agent)
+///     .start()
+///     .await?;
 /// println!("{:?} speaks Wire {}", session.server(), session.protocol_version());
 /// let result = session.prompt("Say hello")?.result().await?;
 /// assert_eq!(result.text, "Hello");
@@ -71,6 +77,8 @@ pub struct Session {
     telemetry: Option<Box<SessionTelemetry>>,
     /// The recording that its agent plays.
     replayed: Option<Arc<Replayed>>,
+    /// The option `prices`, if the program has set it.
+    pricing: Option<Box<Pricing>>,
 }
 
 impl fmt::Debug for Session {
@@ -167,7 +175,12 @@ impl Session {
     /// for a budget of something that the agent does not report.
     fn limits(&self, prompt: &PromptOptions) -> Result<TurnLimits> {
         let limits = prompt.limits()?;
-        open::check_budget(&self.handshake, "budget", limits.budget, prompt.naming)?;
+        let has_price = self.pricing.as_ref().is_some_and(|pricing| pricing.has_price(&self.shared));
+        open::check_budget(&self.handshake, has_price, "budget", limits.budget, prompt.naming)?;
+        if let Some(pricing) = &self.pricing {
+            // The model may be another one since the session was opened.
+            open::check_budget(&self.handshake, has_price, "session_budget", pricing.session_budget, prompt.naming)?;
+        }
         Ok(limits)
     }
 
@@ -477,6 +490,11 @@ impl Session {
     /// ```
     pub fn server(&self) -> Option<&ServerInfo> {
         self.handshake.server.as_ref()
+    }
+
+    /// Returns the ways to log in that the agent offers.
+    pub(crate) fn auth_methods(&self) -> &[AuthMethod] {
+        self.handshake.auth_methods.as_deref().map_or(&[], Vec::as_slice)
     }
 
     /// Returns the agent's capabilities.

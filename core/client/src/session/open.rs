@@ -15,26 +15,26 @@ use super::detect::{self, AgentCommand};
 use super::output;
 use super::policy::SessionPolicy;
 use super::processes::{Processes, Source};
-use crate::Budget;
 use crate::connection::{AnswerSource, AnswerSources, Connection, POLICY_HOOK, Timing};
 use crate::dialect::{
     Acp, AgentKind, Dialect as Protocol, Handshake, HookOffer, InitializeParams, KimiWeb, Legacy, PolicyReach, Release,
     Services, ToolOffer, Wire, WireVersion, agent_name, unsupported_option,
 };
 use crate::driver::shared::{Shared, intern};
-use crate::driver::{Command, Handlers, RecordsSource, SessionSetup};
+use crate::driver::{Command, Handlers, SessionSetup};
 use crate::error::{Error, Result};
 use crate::handler::{Hook, Responder};
 use crate::options::{Dialect, Enforce, Naming, SessionOptions};
 use crate::output::SessionOutput;
 use crate::recording;
 use crate::secrets::Secrets;
-use crate::session_files::{self, RECORDS_TIMEOUT, SessionFiles};
+use crate::session_files::RECORDS_TIMEOUT;
 use crate::telemetry::SessionTelemetry;
 use crate::tools_server::ToolsServer;
 use crate::tools_server::calls;
 #[cfg(any(test, feature = "measured"))]
 use crate::transport::Transport;
+use crate::{Budget, BudgetCounter, Prices};
 
 /// After this time in a turn without a message from the agent, the log says what the agent is busy with.
 const QUIET: Duration = Duration::from_secs(30);
@@ -81,6 +81,7 @@ impl SessionOptions {
     async fn started(mut self: Box<Self>, processes: &Processes, id: String) -> Result<Session> {
         self.find_replayed().await?;
         self.validate()?;
+        self.settle_place_of_session()?;
         self.recording = self.recording_file(self.session_id.as_deref().unwrap_or(&id))?;
         if let (Some(slot), Some(file)) = (&self.recorded_at, &self.recording) {
             slot.set(Arc::clone(file)).ok();
@@ -137,6 +138,7 @@ impl SessionOptions {
         };
         self.add_trace(&mut launch);
         let work_dir = launch.current_dir.clone();
+        let launch = self.placed(launch)?;
         let source = Source::Start(Box::new(launch), self.on_stderr.clone());
         let is_known = acp || self.replayed.is_some();
         let command = Some(command).filter(|_| self.dialect == Dialect::Auto && !is_known);
@@ -146,7 +148,7 @@ impl SessionOptions {
     pub(super) fn command(&self) -> Result<AgentCommand> {
         let (program, args) = self.program()?;
         let (env, inherited) = (self.env.clone(), self.inherited.clone());
-        Ok(AgentCommand { program, args, env, inherited, dir: self.work_dir.clone() })
+        Ok(AgentCommand { program, args, env, inherited, dir: self.work_dir.clone(), place: self.place.clone() })
     }
 
     /// Returns the protocol for the handshake, if this agent supports the options.
@@ -219,7 +221,11 @@ impl SessionOptions {
         let output_tool = output.as_ref().and_then(SessionOutput::offer);
         let (mut tools_server, mut offered) = (None, None);
         // Without the server the model returns the output in its text.
-        let is_served = tools || (output_tool.is_some() && cfg!(feature = "mcp"));
+        if dialect.takes_tools_from_server() {
+            self.check_tools_reachable()?;
+        }
+        let is_reachable = self.reaches_loopback() && cfg!(feature = "mcp");
+        let is_served = tools || (output_tool.is_some() && is_reachable);
         if is_served && dialect.takes_tools_from_server() {
             let (caller, calls) = calls::channel();
             let served = self.tools.iter().cloned().chain(output_tool.as_ref().map(output::listed_tool));
@@ -254,7 +260,14 @@ impl SessionOptions {
                     timeout: None,
                 });
             }
-            sources.rules = Some(Arc::new(Box::new(SessionPolicy { policy, work_dir: work_dir.clone() })));
+            let rules = SessionPolicy { policy, work_dir: work_dir.clone(), paths: self.paths.clone() };
+            for tool in self.tools.iter().filter(|tool| rules.forgets(&tool.name)) {
+                tracing::warn!(
+                    tool = tool.name,
+                    "the default of the policy denies a tool of the program; add its name to `allow`"
+                );
+            }
+            sources.rules = Some(Arc::new(Box::new(rules)));
         }
         let timing = Timing {
             handshake: self.handshake_timeout,
@@ -271,6 +284,10 @@ impl SessionOptions {
         if let Some(telemetry) = &telemetry {
             connection.set_telemetry(telemetry.tracker());
         }
+        let pricing = self.prices.take().map(|prices| {
+            connection.set_prices(prices.clone());
+            Box::new(Pricing { prices, model: self.model.clone(), session_budget: self.session_budget })
+        });
         let (session_budget, reads_records) = (self.session_budget, records.is_some());
         if let Some(budget) = session_budget {
             connection.set_session_budget(budget);
@@ -328,32 +345,20 @@ impl SessionOptions {
             telemetry.learn(&handshake);
         }
         let handshake = intern(&LAST_HANDSHAKE, handshake);
-        let session =
-            Session { shared, id, work_dir, pid, handshake, output: output.map(Arc::new), telemetry, replayed };
+        let has_price = pricing.as_ref().is_some_and(|pricing| pricing.has_price(&shared));
+        let output = output.map(Arc::new);
+        let session = Session { shared, id, work_dir, pid, handshake, output, telemetry, replayed, pricing };
         check_capabilities(&session.handshake, tools, &wanted)?;
         check_services(&session.handshake, services, naming)?;
         if let Some(enforce) = enforce {
             check_reach(&session.handshake, enforce, can_deny, naming)?;
         }
-        check_budget(&session.handshake, "session_budget", session_budget, naming)?;
+        check_budget(&session.handshake, has_price, "session_budget", session_budget, naming)?;
         if let Some(limit) = limit.filter(|_| !session.handshake.takes_limits()) {
             return Err(unsupported_option(&session.handshake, &format!("`{limit}`")));
         }
         opening.done();
         Ok(session)
-    }
-
-    /// Returns the source of the records of turns, if the agent writes them.
-    fn records_source(&self, work_dir: &std::path::Path) -> Option<RecordsSource> {
-        if let Some(replayed) = &self.replayed {
-            return self.read_session_files.then(|| RecordsSource::Recording(Arc::clone(replayed)));
-        }
-        let variable = |name: &str| {
-            let own = self.env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone());
-            own.or_else(|| self.inherited.var(name)).map(Into::into)
-        };
-        let home = session_files::home(&variable, work_dir).filter(|_| self.read_session_files)?;
-        Some(RecordsSource::Files(SessionFiles::new(home)))
     }
 
     fn answer_sources(&self, hooks: &BTreeMap<String, Hook>) -> AnswerSources {
@@ -545,13 +550,41 @@ fn check_services(handshake: &Handshake, services: Services, naming: Naming) -> 
     refused.map_or(Ok(()), |(option, _)| Err(unsupported_option(handshake, &naming.name(option))))
 }
 
+/// The prices of a session, and what decides about its price.
+pub(super) struct Pricing {
+    prices: Prices,
+    model: Option<String>,
+    pub(super) session_budget: Option<Budget>,
+}
+
+impl Pricing {
+    /// Returns whether the model that the session uses now has a price.
+    pub(super) fn has_price(&self, shared: &Shared) -> bool {
+        self.prices.find(self.model.as_deref(), &shared.config_options()).is_some()
+    }
+}
+
 /// Fails if a budget counts something that the agent does not report: it would never be exceeded.
-pub(super) fn check_budget(handshake: &Handshake, option: &str, budget: Option<Budget>, naming: Naming) -> Result<()> {
-    let reported = handshake.reported();
-    let uncounted = budget.and_then(|budget| uncounted(&budget, reported.tokens, reported.steps));
+pub(crate) fn check_budget(
+    handshake: &Handshake,
+    has_price: bool,
+    option: &str,
+    budget: Option<Budget>,
+    naming: Naming,
+) -> Result<()> {
+    let mut reported = handshake.reported();
+    reported.cost |= has_price && reported.tokens;
+    let uncounted = budget.and_then(|budget| uncounted(&budget, reported));
     let Some(counter) = uncounted else { return Ok(()) };
     let agent = agent_name(handshake.server.as_ref(), &handshake.protocol_version);
-    let (option, counter) = (naming.name(option), naming.name(counter.as_str()));
+    let option = naming.name(option);
+    if counter == BudgetCounter::Usd && reported.tokens {
+        return Err(Error::Unsupported(format!(
+            "{agent} does not report costs, so the limit `usd` of `{option}` would never be exceeded; set `prices` with the price of \
+             the session's model, or of \"*\""
+        )));
+    }
+    let counter = naming.name(counter.as_str());
     Err(Error::Unsupported(format!(
         "{agent} does not report what `{counter}` of `{option}` counts, so the limit would never be exceeded; limit \
          `{}` or `seconds` instead",

@@ -14,8 +14,7 @@ use crate::connection::{ManualAnswer, PromptResult, RequestRef};
 use crate::driver::event_channel::EventChannel;
 use crate::driver::turn_reader::TurnReader;
 use crate::driver::{Command, served_turn};
-use crate::error::local_error;
-use crate::error::{Error, Result, RpcErrorKind};
+use crate::error::{Error, Result, RpcErrorKind, local_error};
 use crate::messages::{ApprovalRequest, Content, Event, QuestionRequest, TokenUsage};
 use crate::options::check_content;
 
@@ -162,7 +161,7 @@ impl Drop for TurnInner {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> kimi_agent::Result<()> {
 /// # let agent = scripted_agent(serde_json::json!([[{"text": ["Hel", "lo"]}]]));
-/// let session = Session::builder().executable(&agent).start().await?;
+/// # let session = Session::builder().executable(&agent).start().await?;
 /// let mut turn = session.prompt("Say hello")?;
 /// let mut text = String::new();
 /// while let Some(event) = turn.next().await {
@@ -193,6 +192,8 @@ pub(super) struct Reading {
     reader: TurnReader,
     /// Whether the error for a turn that is read by step was returned.
     is_refused: bool,
+    /// The number of the last [`TextStream`]. Only that one reads.
+    pub(super) text_stream: u32,
 }
 
 impl Reading {
@@ -201,6 +202,13 @@ impl Reading {
             Ok(()) => self.reader.poll_event(None, cx),
             Err(refusal) => Poll::Ready(refusal.map(Err)),
         }
+    }
+
+    /// Returns the number of a new stream. The stream before it is woken to see that it has been replaced.
+    pub(super) fn begin_text_stream(&mut self) -> u32 {
+        self.text_stream += 1;
+        self.reader.wake();
+        self.text_stream
     }
 
     /// Returns the next part of the answer that is not empty.
@@ -226,7 +234,8 @@ impl Reading {
 
 impl Turn {
     pub(crate) fn new(inner: Arc<TurnInner>) -> Self {
-        let reading = Reading { reader: TurnReader::new(Arc::clone(&inner.channel)), is_refused: false };
+        let reader = TurnReader::new(Arc::clone(&inner.channel));
+        let reading = Reading { reader, is_refused: false, text_stream: 0 };
         Self { reader: Mutex::new(reading), inner }
     }
 
@@ -335,7 +344,8 @@ impl Turn {
 
     /// Reads the answer's text, piece by piece, as plain strings: neither thoughts nor text of subagents. Reads the
     /// turn by event, as [`Turn::next`] does. A turn that fails ends with one error. The stream borrows the turn for reading
-    /// only, so the loop can call [`Turn::cancel`], [`Turn::steer`] and [`Turn::usage`].
+    /// only, so the loop can call [`Turn::cancel`], [`Turn::steer`] and [`Turn::usage`]. One stream at a time reads: a newer
+    /// one ends the stream before it with [`Error::InvalidOption`].
     ///
     /// ```
     /// # use kimi_agent::{Session, testing::scripted_agent};
@@ -412,8 +422,9 @@ impl Turn {
     ///
     /// # Examples
     /// ```no_run
-    /// # use kimi_agent::wire::Event;
     /// # async fn example(mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+    /// use kimi_agent::wire::Event;
+    ///
     /// while let Some(event) = turn.next().await {
     ///     if let Event::SubagentEvent(subagent) = &event?
     ///         && let Some(session) = &subagent.session_id

@@ -10,7 +10,7 @@ use super::turn::Turn;
 use crate::connection::StepTag;
 use crate::driver::event_channel::EventChannel;
 use crate::driver::turn_reader::TurnReader;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid_option};
 use crate::messages::Event;
 
 /// The pieces of the answer's text; see [`Turn::text_stream`].
@@ -27,11 +27,14 @@ use crate::messages::Event;
 #[derive(Debug)]
 pub struct TextStream<'a> {
     turn: &'a Turn,
+    number: u32,
+    is_refused: bool,
 }
 
 impl<'a> TextStream<'a> {
     pub(super) fn of(turn: &'a Turn) -> Self {
-        Self { turn }
+        let number = turn.reading().begin_text_stream();
+        Self { turn, number, is_refused: false }
     }
 
     /// Returns the next piece, which is never empty. `None` after the last piece.
@@ -53,7 +56,14 @@ impl<'a> TextStream<'a> {
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<String>>> {
-        self.turn.reading().poll_text(&self.turn.inner, cx)
+        let mut reading = self.turn.reading();
+        if reading.text_stream == self.number {
+            return reading.poll_text(&self.turn.inner, cx);
+        }
+        // The error is returned once, so that a loop which continues after it ends.
+        let is_first = !std::mem::replace(&mut self.is_refused, true);
+        let reason = "a newer text stream reads its text; read a turn in one loop";
+        Poll::Ready(is_first.then(|| Err(invalid_option("turn", reason))))
     }
 }
 

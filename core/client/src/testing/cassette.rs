@@ -2,7 +2,6 @@
 //! the recording, and the errors.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -75,11 +74,7 @@ impl CassetteMode {
     }
 }
 
-impl fmt::Display for CassetteMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+kimi_agent_protocol::display_words!(CassetteMode);
 
 impl FromStr for CassetteMode {
     type Err = Error;
@@ -107,10 +102,12 @@ fn expected_modes() -> String {
 /// cassette is one session.
 ///
 /// ```
-/// # use kimi_agent::testing::{Cassette, CassetteMode, scripted_agent};
-/// # use serde_json::json;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use kimi_agent::testing::{Cassette, CassetteMode, scripted_agent};
+/// use serde_json::json;
+///
+/// let file = "tests/greeting.jsonl";
 /// # let folder = tempfile::tempdir()?;
 /// # let file = folder.path().join("greeting.jsonl");
 /// let agent = scripted_agent(json!([[{"text": "Hello"}]])); // or leave it out, for your own agent
@@ -163,6 +160,7 @@ impl Cassette {
     ///
     /// ```
     /// use kimi_agent::testing::{Cassette, CassetteMode};
+    /// let missing = "tests/missing.jsonl";
     /// # let folder = tempfile::tempdir()?;
     /// # let missing = folder.path().join("missing.jsonl");
     /// let error = Cassette::new(&missing).mode(CassetteMode::None).options().unwrap_err();
@@ -225,6 +223,7 @@ impl Cassette {
     ///
     /// ```
     /// use kimi_agent::testing::{Cassette, CassetteMode};
+    /// let file = "tests/greeting.jsonl";
     /// # let folder = tempfile::tempdir()?;
     /// # let file = folder.path().join("greeting.jsonl");
     /// let options = Cassette::new(&file).mode(CassetteMode::All).options()?.yolo(true);
@@ -250,6 +249,7 @@ impl Cassette {
     ///
     /// ```
     /// use kimi_agent::testing::{Cassette, CassetteMode};
+    /// let file = "tests/greeting.jsonl";
     /// # let folder = tempfile::tempdir()?;
     /// # let file = folder.path().join("greeting.jsonl");
     /// let options = Cassette::new(&file).mode(CassetteMode::All).agent_options()?.client_name("test");

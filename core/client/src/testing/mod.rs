@@ -103,14 +103,23 @@ impl Script {
     /// );
     /// ```
     pub fn check(&self) -> crate::Result<()> {
-        let parsed = match self {
-            Self::Json(json) => kimi_agent_testing::scripted::check(json),
+        self.problem().map_or(Ok(()), |reason| Err(invalid_option("script", reason)))
+    }
+
+    fn problem(&self) -> Option<String> {
+        match self {
+            Self::Json(json) => {
+                kimi_agent_testing::scripted::check(json).map_err(|error| match json.ends_with(".json") {
+                    true => format!("{error}; text is the script itself: for a file, pass `Path::new({json:?})`"),
+                    false => error,
+                })
+            }
             Self::File(path) => std::fs::read_to_string(path)
                 .map_err(|error| format!("can't read it: {error}"))
                 .and_then(|json| kimi_agent_testing::scripted::check(&json))
                 .map_err(|error| format!("{}: {error}", path.display())),
-        };
-        parsed.map_err(|reason| invalid_option("script", reason))
+        }
+        .err()
     }
 }
 
@@ -140,13 +149,15 @@ pub struct ReplayedAgent {
 /// [`Error::InvalidOption`](crate::Error::InvalidOption) for the option `executable`.
 ///
 /// ```
-/// # use kimi_agent::Session;
-/// # use kimi_agent::testing::{replayed_agent, scripted_agent};
-/// # use serde_json::json;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use kimi_agent::Session;
+/// use kimi_agent::testing::{replayed_agent, scripted_agent};
+/// use serde_json::json;
+///
+/// let file = "run.jsonl";
 /// # let folder = tempfile::tempdir()?;
-/// # let file = folder.path().join("run.jsonl");
+/// # let file = folder.path().join(file);
 /// let agent = scripted_agent(json!([[{"text": "4"}]])); // or a real one
 /// let session = Session::builder().executable(&agent).record(&file).start().await?;
 /// session.prompt("2 + 2?")?.result().await?;
@@ -261,6 +272,7 @@ impl From<&ReplayedAgent> for Vec<OsString> {
 pub struct ScriptedAgent {
     command: Vec<OsString>,
     script: Option<Arc<PrivateDir>>,
+    problem: Option<Arc<str>>,
 }
 
 /// Makes a scripted agent with this script.
@@ -274,8 +286,9 @@ pub struct ScriptedAgent {
 /// `$KIMI_SCRIPTED_AGENT` is set, the program of that variable is used, or `kimi-scripted-agent`, which
 /// `cargo install kimi-agent-testing` installs.
 ///
-/// An invalid script fails the session: the agent writes the problem and its place to stderr. See also
-/// [`Script::check`].
+/// Text is the script itself, as JSON. For the path of a file, pass a `Path` or a `PathBuf`. With an invalid script, the session does
+/// not open: [`Error::InvalidOption`](crate::Error::InvalidOption) for the option `executable` has the problem and its place, as
+/// [`Script::check`] returns them.
 ///
 /// # Panics
 /// If a script given as JSON can't be written to a temporary file.
@@ -296,6 +309,7 @@ pub fn scripted_agent(script: impl Into<Script>) -> ScriptedAgent {
 }
 
 fn scripted(script: Script) -> ScriptedAgent {
+    let problem = script.problem().map(|problem| format!("the script of the agent is wrong: {problem}").into());
     let (dir, path) = match script {
         Script::File(path) => (None, std::path::absolute(&path).unwrap_or(path)),
         Script::Json(json) => {
@@ -307,7 +321,7 @@ fn scripted(script: Script) -> ScriptedAgent {
     };
     let mut command = program();
     command.push(path.into_os_string());
-    ScriptedAgent { command, script: dir }
+    ScriptedAgent { command, script: dir, problem }
 }
 
 fn program() -> Vec<OsString> {
@@ -336,7 +350,7 @@ impl From<&ScriptedAgent> for Executable {
 
 impl From<ScriptedAgent> for Executable {
     fn from(agent: ScriptedAgent) -> Self {
-        Self::with_file(agent.command, agent.script)
+        Self::scripted(agent.command, agent.script, agent.problem)
     }
 }
 

@@ -30,6 +30,7 @@ use super::service::Tools;
 use super::{NAME, Offer, ToolsEndpoint};
 use crate::error::{Error, Result};
 use crate::handler::ExternalTool;
+use crate::jsonrpc::framing::{MAX_VALUES, decoded_size, has_too_many_values};
 
 /// Further connections of authenticated clients wait in the listener's queue. Each connection has one call at a time.
 const MAX_CONNECTIONS: usize = 256;
@@ -342,6 +343,15 @@ impl Door {
                 return Err(plain(StatusCode::SERVICE_UNAVAILABLE, "too many large requests at a time"));
             }
             whole.extend_from_slice(data);
+        }
+        if has_too_many_values(&whole) {
+            tracing::warn!(limit = MAX_VALUES, "a request to the tools with too many JSON values refused");
+            return Err(plain(StatusCode::PAYLOAD_TOO_LARGE, format!("the request has more than {MAX_VALUES} values")));
+        }
+        // Many small values take more memory than their text.
+        if !counted.add(decoded_size(&whole) - whole.len()) {
+            tracing::warn!(limit = self.bodies.limit, "too many large requests to the tools at a time; one is refused");
+            return Err(plain(StatusCode::SERVICE_UNAVAILABLE, "too many large requests at a time"));
         }
         let mut body = Bytes::from(whole);
         if serde_json::from_slice::<serde_json::Value>(&body).is_err()

@@ -483,3 +483,24 @@ async fn unfinished_body_is_refused_in_the_end() {
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
     server.close().await;
 }
+
+#[tokio::test]
+async fn values_of_bodies_are_limited() {
+    let (server, offer, _calls) = start_with(Limits { bodies: 400_000, ..Limits::default() }).await;
+    let endpoint = &offer.endpoint;
+    let head = head(endpoint, endpoint.headers[0].1.as_str(), "");
+    let capabilities = |commas: usize| {
+        let values = "0,".repeat(commas);
+        format!(r#""capabilities":{{"experimental":{{"x":{{"a":[{values}0]}}}}}}"#)
+    };
+    let body = |commas: usize| LIST.replacen(r#""capabilities":{}"#, &capabilities(commas), 1);
+    assert_eq!(raw(endpoint, &head, &body(5000)).await.0, 200);
+    // Decoded, these take more than their text.
+    assert_eq!(raw(endpoint, &head, &body(10_000)).await.0, 503);
+    server.close().await;
+    let (server, offer, _calls) = start_with(Limits::default()).await;
+    let endpoint = &offer.endpoint;
+    let head = self::head(endpoint, endpoint.headers[0].1.as_str(), "");
+    assert_eq!(raw(endpoint, &head, &body(1 << 20)).await.0, 413);
+    server.close().await;
+}

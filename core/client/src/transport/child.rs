@@ -4,14 +4,18 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::{ChildStderr, ChildStdout};
 use tokio::runtime::Handle;
 
+#[cfg(unix)]
+use super::cleanup::Cleanup;
 use super::stderr::Stderr;
 use super::{Exit, Process, ProcessFuture, Transport, failure, spawner, sys};
+use crate::error::AgentExit;
 use crate::handler::StderrHandler;
 use crate::private;
-use crate::transport::launch::{Launch, PrivateFiles};
+use crate::transport::launch::{Explain, Launch, Placed, PrivateFiles};
 use crate::{Error, Result};
 
 /// Starts the agent. Call it within a runtime that has I/O enabled.
@@ -20,25 +24,69 @@ pub(crate) async fn spawn(launch: Launch, on_stderr: Option<StderrHandler>) -> R
     let started = spawner::run(move || {
         let _context = runtime.enter();
         // Panics, without starting anything, if the runtime refuses to register the pipes.
-        let started = catch_unwind(AssertUnwindSafe(|| sys::start(&launch))).map_err(|_| no_runtime())?;
-        let (running, pipes) = started.map_err(|error| failure::describe(&launch, &error))?;
+        let started = catch_unwind(AssertUnwindSafe(|| {
+            #[cfg(unix)]
+            let cleanup = start_cleanup(&launch)?;
+            let (running, pipes) = sys::start(&launch).map_err(|error| failure::describe(&launch, &error))?;
+            Ok::<_, Error>(Started {
+                running,
+                pipes,
+                #[cfg(unix)]
+                cleanup,
+            })
+        }));
         // If the caller no longer waits, this is dropped in order: the process is killed before its files are deleted.
-        Ok::<_, Error>((running, pipes, launch))
+        Ok::<_, Error>((started.map_err(|_| no_runtime())??, launch))
     });
-    let (running, pipes, launch) = match started.await {
+    let (started, mut launch) = match started.await {
         Ok(Some(started)) => started?,
         Ok(None) => return Err(Error::Internal("the thread that starts agents panicked".to_owned())),
         Err(error) => return Err(Error::Spawn(format!("can't start the agent: no thread for it: {error}"))),
     };
+    let Started {
+        running,
+        pipes,
+        #[cfg(unix)]
+        cleanup,
+    } = started;
     tracing::debug!(pid = running.pid(), program = %launch.program.display(), "agent started");
     if private::is_sweep_due() {
         spawner::submit_if_running(Box::new(private::sweep));
     }
     let stderr = Stderr::drain(pipes.stderr, on_stderr);
-    Ok(Transport {
-        reader: Box::new(pipes.stdout),
-        writer: sys::writer(pipes.stdin),
-        process: Box::new(ChildProcess { running, stderr, private: launch.private }),
+    let Placed { paths, input, explain, .. } = *std::mem::take(&mut launch.placed);
+    let process = Box::new(ChildProcess {
+        running,
+        stderr,
+        private: launch.private,
+        explain,
+        #[cfg(unix)]
+        cleanup,
+    });
+    let mut writer = sys::writer(pipes.stdin);
+    if let Err(error) = writer.write_all(&input).await {
+        // Its exit has the cause.
+        tracing::debug!(%error, "the process of the place takes no input");
+    }
+    Ok(Transport { reader: Box::new(pipes.stdout), writer, process, paths })
+}
+
+/// An agent that was just started.
+struct Started {
+    running: sys::Running,
+    pipes: sys::Pipes,
+    #[cfg(unix)]
+    cleanup: Option<Box<Cleanup>>,
+}
+
+/// Starts the helper that cleans the place up. Without it, something may be left there if this program is killed.
+#[cfg(unix)]
+fn start_cleanup(launch: &Launch) -> Result<Option<Box<Cleanup>>> {
+    let started = launch.placed.cleanup.as_deref().map(|args| Cleanup::start(args).map(Box::new)).transpose();
+    started.map_err(|error| {
+        Error::Spawn(format!(
+            "can't start the agent in its place: /bin/sh, which ends it there with this program, could not be started: {error}"
+        ))
     })
 }
 
@@ -67,7 +115,9 @@ impl CommandProcess {
 }
 
 fn no_runtime() -> Error {
-    Error::Spawn("can't start the agent: it takes a tokio runtime with I/O and time enabled".to_owned())
+    let needed =
+        "it takes a tokio runtime with I/O and time enabled: `#[tokio::main]`, or a `Builder` with `enable_all()`";
+    Error::Spawn(format!("can't start the agent: {needed}"))
 }
 
 /// Fields are dropped in order: the process is killed before its files are deleted.
@@ -75,6 +125,9 @@ struct ChildProcess {
     running: sys::Running,
     stderr: Stderr,
     private: PrivateFiles,
+    explain: Option<Explain>,
+    #[cfg(unix)]
+    cleanup: Option<Box<Cleanup>>,
 }
 
 impl Process for ChildProcess {
@@ -104,6 +157,20 @@ impl Process for ChildProcess {
 
     fn release(&mut self) {
         self.private = PrivateFiles::default();
+    }
+
+    #[cfg(unix)]
+    fn cleaned_up(&mut self, has_ended: bool) -> ProcessFuture<'_, ()> {
+        let cleanup = self.cleanup.take();
+        Box::pin(async move {
+            if let Some(mut cleanup) = cleanup {
+                cleanup.run(has_ended).await;
+            }
+        })
+    }
+
+    fn explain(&self, exit: &AgentExit) -> Option<String> {
+        self.explain.as_ref()?(exit)
     }
 
     fn has_stderr_handler(&self) -> bool {

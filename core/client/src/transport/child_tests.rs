@@ -23,6 +23,7 @@ fn launch(program: impl Into<PathBuf>, args: &[&str]) -> Launch {
         private: PrivateFiles::default(),
         server: None,
         is_gateway: false,
+        placed: Default::default(),
     }
 }
 
@@ -78,7 +79,7 @@ async fn child_gets_arguments_environment_and_directory() {
     let mut launch = launch("/bin/sh", &["-c", script, "sh", "--flag=-x y", "", "ü\"$'"]);
     launch.env = vec![("CANARY".into(), "first".into()), ("CANARY".into(), "last".into())];
     launch.current_dir = here.clone();
-    let Transport { mut reader, writer, mut process } = spawn(launch, None).await.unwrap();
+    let Transport { mut reader, writer, mut process, .. } = spawn(launch, None).await.unwrap();
     drop(writer);
     let mut out = String::new();
     reader.read_to_string(&mut out).await.unwrap();
@@ -339,7 +340,7 @@ async fn descendants_do_not_outlive_agent() {
 
 #[tokio::test]
 async fn dropping_kills_and_reaps() {
-    let Transport { mut reader, writer: _writer, process } = sh("echo ready; sleep 100000 & wait").await;
+    let Transport { mut reader, writer: _writer, process, .. } = sh("echo ready; sleep 100000 & wait").await;
     line(&mut reader).await;
     let pid = process.pid().unwrap();
     drop(process);

@@ -55,6 +55,7 @@ fn launch(role: &str, program: PathBuf, args: &[&str]) -> Launch {
         private: PrivateFiles::default(),
         server: None,
         is_gateway: false,
+        placed: Default::default(),
     }
 }
 

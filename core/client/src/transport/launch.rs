@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use kimi_agent_protocol::place::PathMap;
 use serde_json::Value;
 
-use crate::error::{Error, Result};
+use crate::error::{AgentExit, Error, Result};
 use crate::options::Inherited;
 use crate::private::PrivateDir;
 
@@ -25,7 +26,25 @@ pub(crate) struct Launch {
     pub(crate) server: Option<Server>,
     /// Whether the agent speaks as the gateway to Kimi Code's server does.
     pub(crate) is_gateway: bool,
+    pub(crate) placed: Box<Placed>,
 }
+
+/// The settings of an agent in another place. It has no `Debug`, because the input may have secrets.
+#[derive(Default)]
+pub(crate) struct Placed {
+    /// The paths of an agent that has others than the program.
+    pub(crate) paths: Option<PathMap>,
+    /// Written to the process before everything else.
+    pub(crate) input: Vec<u8>,
+    /// The arguments of the shell that ends what the process leaves in the place; see [`super::cleanup`].
+    #[cfg_attr(windows, allow(dead_code, reason = "no place on Windows has one"))]
+    pub(crate) cleanup: Option<Vec<OsString>>,
+    /// Returns the cause of an exit in the place.
+    pub(crate) explain: Option<Explain>,
+}
+
+/// Returns a part of a sentence about the cause of an exit, such as `because …`.
+pub(crate) type Explain = Box<dyn Fn(&AgentExit) -> Option<String> + Send>;
 
 /// A server on loopback. It has no `Debug`, because it has a secret.
 #[derive(Clone)]
@@ -49,7 +68,6 @@ impl PrivateFiles {
     }
 
     /// The folder of the files. `None` if there are no files.
-    #[cfg(test)]
     pub(crate) fn dir(&self) -> Option<&Path> {
         self.0.as_ref().map(PrivateDir::path)
     }

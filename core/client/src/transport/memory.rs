@@ -92,7 +92,12 @@ pub(crate) fn pair(capacity: usize) -> (Transport, AgentEnd) {
     let (agent_writer, ours_in) = duplex(capacity);
     let state = Arc::new(watch::Sender::new(State::default()));
     let process = MemoryProcess { state: state.subscribe(), control: ExitHandle(Arc::clone(&state)), waiting: None };
-    let transport = Transport { reader: Box::new(ours_in), writer: Box::new(ours_out), process: Box::new(process) };
+    let transport = Transport {
+        reader: Box::new(ours_in),
+        writer: Box::new(ours_out),
+        process: Box::new(process),
+        paths: Default::default(),
+    };
     (transport, AgentEnd { reader: agent_reader, writer: agent_writer, exit: ExitHandle(state) })
 }
 

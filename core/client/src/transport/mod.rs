@@ -1,6 +1,8 @@
 //! Transports of lines to and from an agent: a child process, or memory.
 
 pub(crate) mod child;
+#[cfg(unix)]
+mod cleanup;
 mod deadline;
 mod failure;
 #[cfg(unix)]
@@ -32,8 +34,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{AgentExit, Error, Result};
 use crate::handler::StderrHandler;
+use kimi_agent_protocol::place::PathMap;
 use launch::Launch;
 
 /// Makes the command for a helper program, such as git. All programs except agents are started with it. On Windows they get
@@ -112,6 +115,8 @@ pub(crate) struct Transport {
     pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
     pub(crate) process: Box<dyn Process>,
+    /// How paths differ in the place of the agent.
+    pub(crate) paths: Option<PathMap>,
 }
 
 /// Reads at most `N` bytes, and passes them to `take`; 0 is the end. The buffer is on the stack, and exists only while
@@ -174,6 +179,16 @@ pub(crate) trait Process: Send {
 
     /// Deletes the files with which it was started.
     fn release(&mut self);
+
+    /// Ends what is left of it in its place, and waits for that. Call it after its end. `has_ended`: it was not killed.
+    fn cleaned_up(&mut self, _has_ended: bool) -> ProcessFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Returns the cause of its exit, if its place knows it: a part of a sentence, such as `because …`.
+    fn explain(&self, _exit: &AgentExit) -> Option<String> {
+        None
+    }
 
     /// Returns whether it waits while its output is not read. If not, all of its output has to be read as it comes.
     fn waits_for_reader(&self) -> bool {

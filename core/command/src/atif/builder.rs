@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use kimi_agent_protocol::messages::{
-    ContentPart, Event, StatusUpdate, SubagentEvent, TokenUsage, ToolCall, ToolResult,
+    ContentPart, Event, MESSAGE_BREAK, StatusUpdate, SubagentEvent, TokenUsage, ToolCall, ToolResult,
 };
 use kimi_agent_protocol::recording::DecisionEntry;
 use serde_json::{Map, Value, json};
@@ -138,7 +138,12 @@ impl Builder {
         let step = self.step(time);
         match (part, &mut step.message) {
             (ContentPart::Think(part), _) => step.reasoning.push_str(&part.think),
-            (ContentPart::Text(part), Value::String(message)) => message.push_str(&part.text),
+            (ContentPart::Text(part), Value::String(message)) => {
+                if step.messages.is_next(part) {
+                    message.push_str(MESSAGE_BREAK);
+                }
+                message.push_str(&part.text);
+            }
             (part, Value::Array(parts)) => parts.push(content::part(part)),
             (part, message) => {
                 let text = message.as_str().filter(|text| !text.is_empty());

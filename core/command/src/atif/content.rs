@@ -34,6 +34,9 @@ pub(super) fn part(part: &ContentPart) -> Value {
         ContentPart::ImageUrl(part) => media("image", &part.image_url.url, &IMAGES),
         ContentPart::AudioUrl(part) => media("audio", &part.audio_url.url, &AUDIO),
         ContentPart::VideoUrl(part) => text(&format!("[video: {}]", shown(&part.video_url.url))),
+        ContentPart::Resource(part) => {
+            text(&part.as_text().unwrap_or_else(|| format!("[resource: {}]", shown(&part.uri))))
+        }
         _ => text("[content of an unknown kind]"),
     }
 }

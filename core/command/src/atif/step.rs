@@ -1,6 +1,6 @@
 //! One step of a trajectory.
 
-use kimi_agent_protocol::messages::TokenUsage;
+use kimi_agent_protocol::messages::{Messages, TokenUsage};
 use serde_json::{Map, Value, json};
 
 /// The originator of a step.
@@ -38,6 +38,8 @@ pub(super) struct Step {
     pub(super) source: Source,
     pub(super) time: Option<String>,
     pub(super) message: Value,
+    /// The messages of the text.
+    pub(super) messages: Messages,
     pub(super) reasoning: String,
     pub(super) calls: Vec<Call>,
     pub(super) results: Vec<Observed>,
@@ -53,6 +55,7 @@ impl Step {
             source,
             time: time.clone(),
             message,
+            messages: Messages::default(),
             reasoning: String::new(),
             calls: Vec::new(),
             results: Vec::new(),

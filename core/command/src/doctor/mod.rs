@@ -3,7 +3,9 @@
 //! - `search`: the agents that are installed
 //! - `probe`: what an agent says when a session opens
 //! - `page`: the findings as text
+//! - `editors`: the settings of editors for an agent behind the proxy
 
+mod editors;
 mod page;
 mod probe;
 mod search;

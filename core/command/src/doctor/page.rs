@@ -1,11 +1,11 @@
 //! The findings as text.
 
 use kimi_agent_client::Capabilities;
-use kimi_agent_protocol::PolicyReach;
 use kimi_agent_protocol::printable::{printable, printable_line};
+use kimi_agent_protocol::{AuthMethod, PolicyReach};
 
 use super::probe::{Finding, Login, State};
-use super::{Findings, Variable};
+use super::{Findings, Variable, editors};
 
 type Feature = (&'static str, fn(&Capabilities) -> bool);
 
@@ -46,6 +46,7 @@ pub(super) fn of(findings: &Findings) -> String {
             page.push_str(&format!("  {:<20} {:<17} {}\n", missing.name, missing.program, missing.install));
         }
     }
+    page.push_str(&editors::of(&findings.agents));
     if !findings.environment.is_empty() {
         page.push_str("\nEnvironment:\n");
         page.extend(findings.environment.iter().map(variable));
@@ -71,6 +72,13 @@ fn agent(finding: &Finding) -> String {
     }
     if finding.is_usable() {
         row("login", if finding.login == Login::Found { "found" } else { "unknown until the first prompt" });
+    }
+    if !finding.login_methods.is_empty() {
+        let way = |method: &AuthMethod| format!("{} ({}, {})", method.name, method.id, method.kind);
+        row("offers", &finding.login_methods.iter().map(way).collect::<Vec<_>>().join(", "));
+    }
+    if let Some(command) = finding.login_command.as_ref().filter(|_| finding.state == State::LoginNeeded) {
+        row("log in", command);
     }
     if let Some(capabilities) = &finding.capabilities {
         let listed = |has: bool| -> Vec<&str> {

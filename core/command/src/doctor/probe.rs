@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kimi_agent_client::host::auth_methods;
 use kimi_agent_client::{Capabilities, Error, Session, SessionOptions};
 use kimi_agent_files::PrivateDir;
-use kimi_agent_protocol::dialect::checks_login;
+use kimi_agent_protocol::dialect::{AuthMethod, checks_login};
 use kimi_agent_protocol::recording::Redactor;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::search::Candidate;
-use crate::{exit, spelling};
+use crate::{exit, login, spelling};
 
 /// The findings about an agent.
 #[derive(Debug, Default, Serialize)]
@@ -26,6 +27,10 @@ pub(super) struct Finding {
     pub(super) version: Option<String>,
     /// For example `acp-1`, or the version of Wire.
     pub(super) protocol: Option<String>,
+    /// The ways to log in that the agent offers.
+    pub(super) login_methods: Vec<AuthMethod>,
+    /// The command that logs in.
+    pub(super) login_command: Option<String>,
     pub(super) capabilities: Option<Capabilities>,
     pub(super) error: Option<Problem>,
 }
@@ -84,6 +89,7 @@ pub(super) async fn probed(
         .work_dir(folder.path())
         .record(folder.path().join(format!("probe-{place}.jsonl")))
         .close_timeout(Duration::from_secs(2));
+    let finding = Finding { login_command: executable.as_ref().and_then(login::hint), ..finding };
     if let Some(executable) = executable {
         options = options.executable(executable);
     }
@@ -107,6 +113,7 @@ impl Finding {
             name: session.server().map(|server| server.name.clone()),
             version: session.server().map(|server| server.version.clone()),
             protocol: Some(session.protocol_version().to_owned()),
+            login_methods: auth_methods(session).to_vec(),
             capabilities: Some(session.capabilities().clone()),
             ..self
         }
@@ -114,6 +121,10 @@ impl Finding {
 
     fn failed(self, error: &Error) -> Self {
         let needs_login = exit::of(error) == exit::LOGIN_NEEDED;
+        let methods = match error {
+            Error::Rpc(answer) => answer.methods.to_vec(),
+            _ => Vec::new(),
+        };
         let (state, login) = match needs_login {
             true => (State::LoginNeeded, Login::Missing),
             false => (State::Failed, Login::Unknown),
@@ -121,6 +132,7 @@ impl Finding {
         Self {
             state,
             login,
+            login_methods: methods,
             error: Some(Problem { code: error.code(), message: masked(&spelling::message_of_doctor(error)) }),
             ..self
         }

@@ -1,7 +1,7 @@
 //! The answers to approval requests that no rule has decided: a person's, or a rejection.
 
 use std::io::{self, BufRead, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,11 +21,7 @@ const READING_TIME: Duration = Duration::from_secs(1);
 /// Adds the handlers of approvals and questions. Both ask the person at the terminal, if there is one.
 pub(crate) fn answering(options: SessionOptions, console: &Arc<Console>, work_dir: PathBuf) -> SessionOptions {
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-        let console = Arc::clone(console);
-        return options.on_approval(move |request| {
-            console.note(&rejection(&request, &work_dir));
-            async { Ok(Approval::reject(FEEDBACK)) }
-        });
+        return rejecting(options, console, &work_dir);
     }
     crate::console::enable_marks();
     let lines = Mutex::new(Lines { typed: early_lines(), is_withdrawn: false });
@@ -42,8 +38,17 @@ pub(crate) fn answering(options: SessionOptions, console: &Arc<Console>, work_di
         })
 }
 
+/// Adds a handler that rejects what the policy does not decide, with a note.
+pub(crate) fn rejecting(options: SessionOptions, console: &Arc<Console>, work_dir: &Path) -> SessionOptions {
+    let (console, work_dir) = (Arc::clone(console), work_dir.to_owned());
+    options.on_approval(move |request| {
+        console.note(&rejection(&request, &work_dir));
+        async { Ok(Approval::reject(FEEDBACK)) }
+    })
+}
+
 /// Describes a rejection, and how to allow the action.
-fn rejection(request: &ApprovalRequest, work_dir: &std::path::Path) -> String {
+fn rejection(request: &ApprovalRequest, work_dir: &Path) -> String {
     let action = about(request);
     let rules = request.tool_call.get().map(|call| rules_for(call, work_dir)).unwrap_or_default();
     match &rules[..] {

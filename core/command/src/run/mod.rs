@@ -6,7 +6,7 @@
 //! - `suggestion`: the rule that would allow an action
 //! - `tools`: tool calls in one line
 
-mod approvals;
+pub(crate) mod approvals;
 mod prompt;
 mod report;
 mod suggestion;

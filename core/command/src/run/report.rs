@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use kimi_agent_client::TurnStatus;
 use kimi_agent_protocol::PromptResult;
-use kimi_agent_protocol::messages::{ContentPart, Event, PolicyDecision, ToolCall, ToolResult};
+use kimi_agent_protocol::messages::{
+    ContentPart, Event, MESSAGE_BREAK, Messages, Plan, PlanStatus, PolicyDecision, ToolCall, ToolResult,
+};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -45,12 +47,22 @@ pub(crate) struct Report {
     /// The last line about each tool call.
     shown: HashMap<String, String>,
     thought: String,
+    /// The messages of the answer.
+    messages: Messages,
 }
 
 impl Report {
     pub(crate) fn new(console: &Arc<Console>, format: Format, is_verbose: bool) -> Self {
         let console = Arc::clone(console);
-        Self { console, format, is_verbose, open: None, shown: HashMap::new(), thought: String::new() }
+        Self {
+            console,
+            format,
+            is_verbose,
+            open: None,
+            shown: HashMap::new(),
+            thought: String::new(),
+            messages: Messages::default(),
+        }
     }
 
     /// Shows an event.
@@ -98,6 +110,9 @@ impl Report {
     fn show(&mut self, event: &Event, prefix: &str) {
         match event {
             Event::ContentPart(ContentPart::Text(part)) if prefix.is_empty() && self.format == Format::Text => {
+                if self.messages.is_next(part) {
+                    self.console.text(MESSAGE_BREAK);
+                }
                 self.console.text(&part.text);
             }
             Event::ToolCall(call) if prefix.is_empty() => self.open = Some(call.clone()),
@@ -105,7 +120,10 @@ impl Report {
             Event::ToolResult(result) => self.tool_result(result, prefix),
             Event::PolicyDecision(decision) => self.console.note(&format!("{prefix}{}", policy(decision))),
             Event::SubagentEvent(subagent) if prefix.is_empty() => self.show(&subagent.event, "subagent: "),
-            Event::StepBegin(_) if prefix.is_empty() => self.console.break_text(),
+            Event::StepBegin(_) if prefix.is_empty() => {
+                self.messages = Messages::default();
+                self.console.break_text();
+            }
             event => {
                 if let Some(note) = note(event).or_else(|| self.detail(event)) {
                     self.console.note(&format!("{prefix}{note}"));
@@ -207,8 +225,21 @@ fn note(event: &Event) -> Option<String> {
             format!("retry {} of {}: {}", retry.next_attempt, retry.max_attempts, short(&retry.error_type))
         }
         Event::CompactionBegin(_) => "the context is being compacted".to_owned(),
+        Event::Plan(plan) => planned(plan),
         Event::PlanDisplay(plan) => format!("plan: {}", short(&plan.content)),
         Event::HandlerFailed(failed) => format!("failed: {}", short(&failed.message)),
         _ => return None,
     })
+}
+
+/// Returns the line of a plan: how much of it is done, and the entries that the agent works on.
+fn planned(plan: &Plan) -> String {
+    if plan.removed == Some(true) {
+        return "plan: removed".to_owned();
+    }
+    let done = plan.entries.iter().filter(|entry| entry.status == PlanStatus::Completed).count();
+    let running = plan.entries.iter().filter(|entry| entry.status == PlanStatus::InProgress);
+    let running: Vec<_> = running.take(3).map(|entry| short(&entry.content)).collect();
+    let now = if running.is_empty() { String::new() } else { format!("; now {}", running.join(", ")) };
+    format!("plan: {done} of {} done{now}", plan.entries.len())
 }

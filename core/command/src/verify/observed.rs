@@ -127,7 +127,7 @@ pub(super) fn kind_of(event: &Event) -> Option<&'static str> {
         Event::QuestionRequest(_) => "question",
         Event::SubagentEvent(_) => "subagent",
         Event::CompactionBegin(_) => "compaction",
-        Event::PlanDisplay(_) => "plan",
+        Event::Plan(_) | Event::PlanDisplay(_) => "plan",
         Event::Unknown(_) => "unknown event",
         _ => return None,
     })

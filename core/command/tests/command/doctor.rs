@@ -45,11 +45,33 @@ fn usable_agent_is_described() {
     assert!(text.contains("  has       tools of a program, "), "{text}");
 }
 
+#[test]
+fn agent_of_acp_has_settings_of_editors() {
+    let one = agent(json!({"wire": "acp", "server": {"name": "an agent", "version": "1.2"}, "turns": []}));
+    let text = looked_at(&[&one], &["--dialect", "acp"]).out;
+    let line = |start: &str| text.lines().find_map(|line| line.trim().strip_prefix(start)).unwrap().to_owned();
+    let settings: Value = serde_json::from_str(&line("Zed       settings.json: ")).unwrap();
+    let server = &settings["agent_servers"]["an agent, guarded"];
+    assert_eq!((&server["type"], &server["command"]), (&json!("custom"), &json!("kimi-agent")));
+    let words: Vec<&str> = one.iter().map(|word| word.to_str().unwrap()).collect();
+    let args: Vec<&str> = ["proxy", "--policy", "read-only", "--"].into_iter().chain(words).collect();
+    assert_eq!(server["args"], json!(args));
+    let jetbrains: Value = serde_json::from_str(&line("JetBrains ~/.jetbrains/acp.json: ")).unwrap();
+    assert_eq!(jetbrains["agent_servers"]["an agent, guarded"]["args"], json!(args));
+    assert!(
+        line("Neovim    CodeCompanion: ").starts_with(r#"commands = { default = { "kimi-agent", "proxy", "#),
+        "{text}"
+    );
+    assert!(line("Emacs     agent-shell: ").starts_with(r#"'("kimi-agent" "proxy" "#), "{text}");
+    let wire = agent(json!({"turns": []}));
+    assert!(!looked_at(&[&wire], &[]).out.contains("In an editor"));
+}
+
 /// An agent over ACP that refuses to open a session.
 #[cfg(unix)]
 const WITHOUT_LOGIN: &str = r#"#!/bin/sh
 read -r line
-echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{}}}'
+echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{},"authMethods":[{"id":"key","name":"Key"}]}}'
 read -r line
 echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Log in, sk-abcdefghijklmnopqrst"}}'
 exec cat >/dev/null
@@ -69,6 +91,10 @@ fn missing_login_is_reported() {
         ran.out
     );
     assert!(!ran.out.contains("sk-abcdefghijklmnopqrst") && ran.out.contains("***"), "{}", ran.out);
+    assert_eq!(found["login_methods"], json!([{"id": "key", "name": "Key", "description": null, "kind": "agent"}]));
+    let page = ended(command(None, &["doctor", &program]).spawn().unwrap()).out;
+    assert!(page.contains("  offers    Key (key, agent)\n"), "{page}");
+    assert!(page.contains(&format!("  log in    kimi-agent login {program}\n")), "{page}");
 }
 
 #[test]

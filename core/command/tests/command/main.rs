@@ -6,8 +6,11 @@ mod atif;
 mod batch;
 mod completions;
 mod doctor;
+#[cfg(unix)]
+mod login;
 mod outputs;
 mod policy;
+mod proxy;
 mod run;
 #[cfg(unix)]
 mod signals;

@@ -32,6 +32,12 @@ fn explain_lists_rules_and_warnings() {
     std::fs::write(&path, "deny = [\"execute\"]\nallow = [\"execute(ls)\"]\n").unwrap();
     let ran = shown(&["explain", path.to_str().unwrap()]);
     assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(
+        ran.out.starts_with("deny   execute") && ran.out.contains("\n       a call that runs any command\n"),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.contains("a call that runs the command with exactly these words: `ls`\n"), "{}", ran.out);
     assert!(ran.out.contains("all others: ask\nwarning: ") && ran.out.contains("decides first"), "{}", ran.out);
     assert_eq!(shown(&["explain", "edit-files"]).code, 0);
     std::fs::write(&path, "deny = [\"exec(ls)\"]\n").unwrap();

@@ -371,6 +371,20 @@ async fn long_lines_are_taken_on_another_thread() {
 }
 
 #[tokio::test]
+async fn line_of_many_values_ends_session() {
+    let line = json!({"raw": {
+        "before": "{\"jsonrpc\":\"2.0\",\"method\":\"event\",\"params\":{\"type\":\"Odd\",\"payload\":{\"list\":[",
+        "repeat": "0,", "times": 1_100_000, "after": "0]}}}",
+    }});
+    let executable = scripted_agent(json!([[{"text": "So far"}, line, {"wait_cancel": true}]]));
+    let session = Session::builder().executable(&executable).start().await.expect("a session");
+    let failed = session.prompt("x").expect("a turn").result().await.expect_err("an error");
+    assert_eq!(failed.code(), "protocol_error");
+    assert!(failed.to_string().starts_with("the agent sent a line with more than 1048576 JSON values"), "{failed}");
+    session.close().await.ok();
+}
+
+#[tokio::test]
 async fn panic_of_only_session_ends_the_agent() {
     let _subscriber = tracing::subscriber::set_default(Panicking);
     let executable = scripted_agent(

@@ -93,7 +93,7 @@ async fn program_without_wire_fails_handshake() {
 async fn wrong_script_names_its_place() {
     let (options, _agent) = with(json!([[{"text": "a", "delay": "soon"}]]));
     let error = failure(options).await;
-    assert_eq!(fields(&error)["exit_code"], 2);
+    assert_eq!(fields(&error)["option"], "executable");
     assert!(error.to_string().contains("turn 1, action 1"), "{error}");
 }
 

@@ -246,6 +246,23 @@ async fn loop_over_text_can_cancel_turn() {
 }
 
 #[tokio::test]
+async fn older_text_stream_of_turn_fails() {
+    let (_session, mut turn) = running(json!([{"text": "a"}, {"wait_steer": true}, {"text": "b"}])).await;
+    until(&mut turn, "StepBegin").await;
+    let mut first = turn.text_stream();
+    assert_eq!(first.next().await.unwrap().unwrap(), "a");
+    let later = async {
+        let mut second = turn.text_stream();
+        turn.steer("on").await.unwrap();
+        second.next().await.unwrap().unwrap()
+    };
+    let (refused, text) = tokio::join!(first.next(), later);
+    assert!(refused.unwrap().unwrap_err().to_string().contains("a newer text stream"));
+    assert!(first.next().await.is_none());
+    assert_eq!(text, "b");
+}
+
+#[tokio::test]
 async fn plan_mode_change_is_reported() {
     let (outside, events) = std::sync::mpsc::channel();
     let (options, _agent) = with(json!([]));

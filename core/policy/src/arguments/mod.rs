@@ -21,6 +21,8 @@ const MAX_VALUES: usize = 20_000;
 #[derive(Debug, Default)]
 pub(crate) struct Arguments<'a> {
     pub(crate) commands: Vec<&'a Value>,
+    /// Whether a list of commands is named as several commands, each of which is a text for a shell.
+    pub(crate) has_lines: bool,
     pub(crate) more: Vec<&'a Value>,
     pub(crate) directories: Vec<&'a Value>,
     pub(crate) paths: Vec<&'a str>,
@@ -44,6 +46,9 @@ pub(crate) struct Arguments<'a> {
     pub(crate) url_name: Option<&'a str>,
     /// The name of the first argument that is no part of a command: a file, an address or a text.
     pub(crate) beside_command: Option<&'a str>,
+    /// The name of the first argument with a patch or with changes, and of one with a glob.
+    pub(crate) patch_name: Option<&'a str>,
+    pub(crate) glob_name: Option<&'a str>,
     /// The name of an argument whose meaning is not known, or of one that changes how a command runs.
     pub(crate) doubt: Option<String>,
     pub(crate) environment: bool,
@@ -108,6 +113,7 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
             if is_top && !value.is_null() {
                 if is(COMMAND_KEYS) {
                     found.commands.push(value);
+                    found.has_lines |= key == "commands";
                 }
                 if is(ARGUMENT_KEYS) {
                     found.more.push(value);
@@ -158,6 +164,10 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
                     texts(value, list);
                 }
             }
+            if !is_empty(value) {
+                found.patch_name = found.patch_name.or(Some(&**name).filter(|_| is(PATCH_KEYS) || is(CHANGE_KEYS)));
+                found.glob_name = found.glob_name.or(Some(&**name).filter(|_| is(GLOB_KEYS)));
+            }
             if is(CHANGE_KEYS)
                 && let Value::Object(files) = value
             {
@@ -179,9 +189,9 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
                 found.doubt = found.doubt.or_else(|| Some(name.chars().take(64).collect()));
                 texts(value, &mut found.unknown);
                 found.lists.push(value);
-                // The name can be that of a file, too.
-                found.unknown.extend(Some(&**name).filter(|name| !is_top && name.contains(['/', '.'])));
             }
+            // The name can be that of a file, too.
+            found.unknown.extend(Some(&**name).filter(|name| !is_top && name.contains(['/', '.'])));
             let mut inner = vec![value];
             while let Some(value) = inner.pop() {
                 match value {

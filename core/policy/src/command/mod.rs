@@ -122,6 +122,16 @@ pub(crate) enum Item {
     },
 }
 
+impl Item {
+    /// The item for rules that deny or ask alone.
+    pub(crate) fn into_shadow(mut self) -> Self {
+        if let Self::Command { shadow, .. } | Self::Opaque { shadow, .. } = &mut self {
+            *shadow = true;
+        }
+        self
+    }
+}
+
 /// Takes a text for a shell apart.
 pub(crate) fn take_text(text: &str, items: &mut Vec<Item>) {
     Walker::new(items).take(text, 0, false);
@@ -303,6 +313,7 @@ impl<'a> Walker<'a> {
                 {
                     self.take(inner, depth + 1, true);
                 }
+                self.push_value(all, from + at, depth);
             }
             documents.iter().for_each(|document| self.take(document, depth + 1, true));
         }
@@ -333,15 +344,16 @@ impl<'a> Walker<'a> {
         let end = all.len().min(from + MAX_INNER / 2);
         for at in from + 1..end {
             let Word::Literal(inner) = &all[at] else { continue };
-            if inner.is_empty() || inner.starts_with(['-', '+']) {
-                continue;
-            }
             if !self.spend(weight(&all[at..])) {
                 return;
             }
             let start = self.items.len();
-            self.push_command(all, at, None, true);
-            if inner.contains(char::is_whitespace) && !self.is_in_words {
+            self.push_value(all, at, 0);
+            let is_word = !inner.is_empty() && !inner.starts_with(['-', '+']);
+            if is_word {
+                self.push_command(all, at, None, true);
+            }
+            if is_word && inner.contains(char::is_whitespace) && !self.is_in_words {
                 self.is_in_words = true;
                 self.take(inner, 1, true);
                 self.is_in_words = false;
@@ -355,6 +367,23 @@ impl<'a> Walker<'a> {
                 }
                 self.items.push(item);
             }
+        }
+    }
+
+    /// Adds the command that can begin in the value of an option, such as `--exec=rm`.
+    fn push_value(&mut self, all: &Rc<[Word]>, at: usize, depth: u32) {
+        let Some(value) = all[at].literal().and_then(joined_value) else { return };
+        if value.contains(|c: char| c.is_whitespace() || ";&|$`(".contains(c)) {
+            if !self.is_in_words {
+                self.is_in_words = true;
+                self.take(value, depth + 1, true);
+                self.is_in_words = false;
+            }
+            return;
+        }
+        if self.spend(weight(&all[at..])) {
+            let words = std::iter::once(Word::Literal(value.to_owned())).chain(all[at + 1..].iter().cloned());
+            self.push_command(&words.collect(), 0, None, true);
         }
     }
 
@@ -385,6 +414,19 @@ impl<'a> Walker<'a> {
 /// Whether a command runs another one, as far as is known here.
 pub(crate) fn runs_another(words: &[Word]) -> bool {
     wrappers::hidden(words) != Hidden::Nothing || wrappers::is_shell(words)
+}
+
+/// The value that is joined to the name of an option or of a setting: `--name=value`, `-nvalue`, `name=value`.
+fn joined_value(word: &str) -> Option<&str> {
+    let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_.+".contains(c));
+    let value = match word.split_once('=') {
+        Some((name, value)) if is_name(name) => value,
+        _ if word.starts_with('-') && !word.starts_with("--") => {
+            word.char_indices().nth(2).map_or("", |(at, _)| &word[at..])
+        }
+        _ => "",
+    };
+    Some(value).filter(|value| !value.is_empty())
 }
 
 /// The cost of comparisons with words, in bytes.

@@ -438,6 +438,10 @@ pub(super) fn hidden(words: &[Word]) -> Hidden {
             _ => Hidden::Unknown,
         };
     }
+    // Behind `-x` the shell runs a command with the numbers of processes.
+    if name == "jobs" && rest.first().is_some_and(|word| word.literal().is_none_or(|text| text.contains('x'))) {
+        return if rest[0].literal() == Some("-x") { follows(words, 2) } else { Hidden::Unknown };
+    }
     if PREFIXES.contains(&name) {
         return follows(words, 1);
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::words::folded;
 use super::{FilePath, WorkDir, resolve_name};
-use crate::glob::alternatives;
+use crate::glob::{alternatives, is_glob};
 use crate::links::{expand_home, is_remote, normalized, slashed};
 
 /// How many places a glob may lead to.
@@ -40,6 +40,15 @@ impl FilePath {
     /// Adds what the glob can stand for: files below the working directory if it begins above, and what is behind links.
     pub(super) fn expand(&mut self, base: &Path, dir: &WorkDir) {
         let path = expand_home(&self.text).unwrap_or_else(|| PathBuf::from(&self.text));
+        // The folders before the first wildcard can be links, too.
+        let is_plain = |part: &Component<'_>| !is_glob(&part.as_os_str().to_string_lossy());
+        let folder: PathBuf = path.components().take_while(is_plain).collect();
+        if !folder.as_os_str().is_empty() {
+            let [from, folder] =
+                [Path::new("."), &folder].map(|place| resolve_name(&place.to_string_lossy(), base, dir));
+            let stays = [&from.resolved, &dir.spellings[1]].into_iter().any(|place| folder.resolved.starts_with(place));
+            self.leads_out |= folder.is_any || !stays;
+        }
         let expansion = dir.expansion(&path, &dir.absolute.join(base));
         for place in &expansion.linked {
             let found = resolve_name(&place.to_string_lossy(), base, dir);

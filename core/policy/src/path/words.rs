@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{FilePath, GlobUse, PathPattern, WorkDir, resolve_name};
+use kimi_agent_protocol::place::Resolved;
+
+use super::{FilePath, GlobUse, MAX_TEXT, PathPattern, WorkDir, resolve_name};
 use crate::glob::is_glob;
 use crate::links::{expand_home, normalized, slashed};
 
@@ -23,7 +25,13 @@ impl FilePath {
         let mut lexical = PathBuf::new();
         let mut is_unknown = false;
         for name in names {
-            forms.push(if folders.is_empty() { format!("**/{name}") } else { (*name).to_owned() });
+            let known = dir.resolved(name);
+            is_unknown |= known == Resolved::Unknown;
+            let name = match &known {
+                Resolved::Known(name) => &**name,
+                Resolved::Foreign | Resolved::Unknown => *name,
+            };
+            forms.push(if folders.is_empty() { format!("**/{name}") } else { name.to_owned() });
             let path = expand_home(name).unwrap_or_else(|| PathBuf::from(name));
             for folder in folders.iter().flat_map(|folder| [&folder.lexical, &folder.resolved]) {
                 let absolute = normalized(&folder.join(&path));
@@ -49,6 +57,18 @@ impl FilePath {
             let is_any = text.contains(['$', '`']);
             return path.into_wide(is_any);
         }
+        path
+    }
+
+    /// A path of the agent that is no path of this machine, or may be any. Rules that deny compare it as it is written.
+    pub(super) fn foreign(text: &str, known: &Resolved<'_>, dir: &WorkDir) -> Self {
+        let mut path = Self::unreadable(text, dir);
+        if text.len() <= MAX_TEXT {
+            path.is_any = *known == Resolved::Unknown;
+            path.forms = vec![folded(text)];
+            text.clone_into(&mut path.text);
+        }
+        path.is_foreign = true;
         path
     }
 

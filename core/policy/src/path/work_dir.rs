@@ -6,6 +6,8 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use kimi_agent_protocol::place::{PathMap, Resolved};
+
 use super::expansion::Expansion;
 use crate::links::{is_link, normalized};
 use crate::work::Budget;
@@ -31,6 +33,8 @@ pub(crate) struct WorkDir {
     /// Whether folders are directories of git.
     repositories: RefCell<HashMap<PathBuf, bool>>,
     pub(super) budget: Rc<Budget>,
+    /// The paths of an agent that has others than the program.
+    place: Option<PathMap>,
 }
 
 impl WorkDir {
@@ -48,7 +52,19 @@ impl WorkDir {
             expansions: RefCell::default(),
             repositories: RefCell::default(),
             budget: Rc::clone(budget),
+            place: None,
         }
+    }
+
+    /// Reads the paths of calls as those of an agent in another place.
+    pub(crate) fn in_place(mut self, place: Option<&PathMap>) -> Self {
+        self.place = place.cloned();
+        self
+    }
+
+    /// Returns a text of a call as a path of the program.
+    pub(super) fn resolved<'a>(&self, text: &'a str) -> Resolved<'a> {
+        self.place.as_ref().map_or(Resolved::Known(text.into()), |place| place.resolve(text))
     }
 
     /// Whether one more entry of a folder may be looked at.

@@ -5,10 +5,10 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::operands::Place;
-use super::{OTHER_SHELLS, Part, Taker, Target};
-use crate::arguments::plain;
+use super::{OTHER_LANGUAGES, OTHER_SHELLS, Part, Taker, Target};
+use crate::arguments::{key, plain};
 use crate::command::{self, Item, Word};
-use crate::kinds::Kind;
+use crate::kinds::{Kind, is_name, kind_of_tool};
 use crate::path::resolve;
 
 impl Taker<'_> {
@@ -38,7 +38,7 @@ impl Taker<'_> {
         } else {
             None
         };
-        let other_shell = OTHER_SHELLS.contains(&&*name) || (cfg!(windows) && name != "bash");
+        let other_shell = self.is_for_other_shell(&name) || (cfg!(windows) && name != "bash");
         let mut items = Vec::new();
         let words_of =
             |words: &'_ [Value]| words.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
@@ -55,7 +55,16 @@ impl Taker<'_> {
             ([Value::String(text)], []) => command::take_text(text, &mut items),
             ([Value::Array(words)], []) => match words_of(words) {
                 Some(words) if !other_shell && !words.is_empty() => {
-                    command::take_words(&words.iter().map(|word| &**word).collect::<Vec<_>>(), &mut items);
+                    let words = words.iter().map(|word| &**word).collect::<Vec<_>>();
+                    if self.known.has_lines {
+                        words.iter().for_each(|line| command::take_text(line, &mut items));
+                        // They may be the words of one command: rules that deny or ask look at it, too.
+                        let mut whole = Vec::new();
+                        command::take_words(&words, &mut whole);
+                        items.extend(whole.into_iter().map(Item::into_shadow));
+                    } else {
+                        command::take_words(&words, &mut items);
+                    }
                 }
                 _ => return self.opaque(kind, "the words of the command are no texts"),
             },
@@ -84,6 +93,8 @@ impl Taker<'_> {
         if items.is_empty() {
             return self.opaque(kind, "the arguments name no command");
         }
+        self.add_title(kind);
+        self.add_proxies();
         // The environment is judged as assignments before the command.
         if let Some((name, value)) = self.known.variables.iter().find(|(name, _)| command::is_program_variable(name)) {
             items.push(Item::Opaque {
@@ -137,6 +148,37 @@ impl Taker<'_> {
                     let is_inside = matches!(&word, Word::Literal(text) if !resolve(text, place.base_dir(), self.work_dir).is_outside());
                     self.add_redirection(Kind::Read, &word, moves, place.base_dir(), is_inside && !moves);
                 }
+            }
+        }
+    }
+
+    /// Whether the text of the tool is for another language than that of POSIX shells.
+    fn is_for_other_shell(&self, plain_name: &str) -> bool {
+        if OTHER_SHELLS.contains(&plain_name) {
+            return true;
+        }
+        // A title can be the command itself.
+        if kind_of_tool(self.call.name).is_some() || !is_name(self.call.name) {
+            return false;
+        }
+        let has_code = || self.call.arguments.is_some_and(|arguments| arguments.keys().any(|name| key(name) == "code"));
+        OTHER_LANGUAGES.iter().any(|name| plain_name.contains(name)) || has_code()
+    }
+
+    /// Adds the commands of a title that says something else than the arguments, for rules that deny or ask.
+    fn add_title(&mut self, kind: Option<Kind>) {
+        let title = self.call.name.trim().trim_matches('`');
+        let is_command = |value: &&Value| value.as_str().is_some_and(|text| text.trim() == title);
+        if is_name(title) || self.known.commands.iter().any(is_command) {
+            return;
+        }
+        let mut items = Vec::new();
+        command::take_text(title, &mut items);
+        for item in items {
+            if let Item::Command { command, .. } = item {
+                let mut part = Part::new(kind, Target::Command(command));
+                (part.shadow, part.hides, part.vague) = (true, true, true);
+                self.parts.push(part);
             }
         }
     }

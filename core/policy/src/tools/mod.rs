@@ -44,6 +44,35 @@ const OTHER_SHELLS: &[&str] = &[
     "runcode",
 ];
 
+/// Parts of names of other tools with code for something else.
+const OTHER_LANGUAGES: &[&str] = &[
+    "powershell",
+    "pwsh",
+    "cmdexe",
+    "python",
+    "jupyter",
+    "perl",
+    "ruby",
+    "node",
+    "javascript",
+    "typescript",
+    "deno",
+    "php",
+    "lua",
+    "julia",
+    "repl",
+    "fish",
+    "nushell",
+    "xonsh",
+    "elvish",
+    "tcsh",
+    "sql",
+    "groovy",
+    "dotnet",
+    "csharp",
+    "scala",
+];
+
 /// Which parts the policy needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
@@ -65,6 +94,8 @@ pub(crate) struct Part {
     pub(crate) hides: bool,
     /// It may not exist at all: a rule that matches it is not certain.
     pub(crate) vague: bool,
+    /// It is in a text that may be for something else: only a rule that names something is about it.
+    pub(crate) is_text: bool,
     /// A file that a command of the shell writes or reads, which a rule for the tool itself does not allow.
     pub(crate) redirection: bool,
     /// Why no allow rule with a pattern may speak about it.
@@ -83,6 +114,7 @@ impl Part {
             shadow: false,
             hides: false,
             vague: false,
+            is_text: false,
             redirection: false,
             doubt: None,
             spelled: None,
@@ -226,7 +258,7 @@ impl Target {
 /// Takes a call apart.
 pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs, budget: &Rc<Budget>) -> Vec<Part> {
     let empty = Map::new();
-    let work_dir = &WorkDir::new(work_dir, budget);
+    let work_dir = &WorkDir::new(work_dir, budget).in_place(call.place);
     let known = arguments::read(call.arguments.unwrap_or(&empty));
     let mut taker = Taker { call, known, work_dir, needs, parts: Vec::new(), operands: 0 };
     let by_name = taker.kind_by_name();
@@ -311,16 +343,17 @@ impl<'a> Taker<'a> {
     fn doubt_other_targets(&mut self, kind: Kind) {
         let words = self.known.words_name;
         let other = match kind {
-            Kind::Execute => self.known.beside_command,
+            Kind::Execute => self.known.beside_command.or(self.known.patch_name),
             Kind::Think | Kind::Mcp => None,
-            Kind::Fetch => self.known.path_name.or_else(|| self.command_name()).or(words),
+            Kind::Fetch => self.known.path_name.or(self.known.patch_name).or_else(|| self.command_name()).or(words),
             _ => self.known.url_name.or_else(|| self.command_name().filter(|_| !self.is_editor())).or(words),
         };
         // Arguments that say how a file is changed say something else than the kind.
         let other = other.or(match kind {
             Kind::Read => self.known.change.or(self.known.text),
             Kind::Search => self.known.change.or_else(|| self.asked_of_model()),
-            Kind::Edit => self.known.deletion,
+            Kind::Edit => self.known.deletion.or(self.known.glob_name),
+            Kind::Delete | Kind::Move => self.known.glob_name,
             _ => None,
         });
         let other = other.map(|name| name.chars().take(64).collect());
@@ -442,6 +475,11 @@ impl<'a> Taker<'a> {
         let mut names = mcp_names(self.call.name);
         if names.is_empty() {
             names.push(McpName::new("program", self.call.name));
+            // A tool of the program with the name of a kind, or of a tool of one, does what the name says.
+            let name = plain(self.call.name);
+            if let Some(kind) = Kind::parse(&name).or_else(|| kind_of_tool(&name)).filter(|kind| *kind != Kind::Mcp) {
+                self.add_shadow(Some(kind), Target::Nothing);
+            }
         }
         self.add(Some(Kind::Mcp), Target::Mcp(names));
         let is_unusual = kind_of_tool(self.call.name) == Some(Kind::Mcp) && !self.call.name.starts_with("mcp__");
@@ -483,7 +521,8 @@ impl<'a> Taker<'a> {
             }
         }
         let mut globs: Vec<&str> = self.known.globs.clone();
-        if kind == Kind::Search && GLOBS.contains(&&*name) {
+        let lists = matches!(&*name, "listdirectory" | "ls" | "list" | "listdir" | "listfiles");
+        if (kind == Kind::Search && GLOBS.contains(&&*name)) || lists {
             let patterns = self
                 .call
                 .arguments
@@ -502,6 +541,7 @@ impl<'a> Taker<'a> {
             let reason = format!("the extended glob `{glob}` can stand for other files");
             self.opaque(Some(kind), &reason);
         }
+        let glob_use = if kind == Kind::Read && !lists { GlobUse::Contents } else { GlobUse::Search };
         let mut leads_out = false;
         let bases: Vec<&str> = if paths.is_empty() { vec!["."] } else { paths.clone() };
         // Some tools take what is in parentheses for a group.
@@ -510,8 +550,8 @@ impl<'a> Taker<'a> {
             // Folders in the arguments are where the glob begins.
             for base in bases.iter().take(8) {
                 let base = resolve(base, self.work_dir, self.work_dir);
-                let path = resolve(glob, &base.directory(self.work_dir), self.work_dir).into_glob(GlobUse::Search);
-                leads_out |= path.leads_out();
+                let path = resolve(glob, &base.directory(self.work_dir), self.work_dir).into_glob(glob_use);
+                leads_out |= path.leads_out() || (!path.is_glob_of_call() && path.is_behind_link(&base));
                 let mut part = Part::new(Some(kind), Target::Path(path));
                 (part.shadow, part.hides) = (true, true);
                 self.parts.push(part);
@@ -520,10 +560,13 @@ impl<'a> Taker<'a> {
         if leads_out {
             self.opaque(Some(kind), "its glob can lead through links out of the working directory");
         }
+        // The globs of a tool that reads files begin at the working directory, also beside paths.
+        if kind == Kind::Read && !lists && !globs.is_empty() && !paths.is_empty() {
+            paths.push(".");
+        }
         if paths.is_empty() {
             // Without arguments, only a tool that is known to list or search is about the working directory.
             let is_named = self.searches();
-            let lists = matches!(&*name, "listdirectory" | "ls" | "list" | "listdir" | "listfiles");
             let searches = lists || !globs.is_empty() || (kind == Kind::Search && is_named);
             if searches && matches!(kind, Kind::Search | Kind::Read) {
                 paths.push(".");
@@ -533,7 +576,7 @@ impl<'a> Taker<'a> {
         }
         for path in paths {
             let target = match self.file_target(Some(kind), path) {
-                Target::Path(path) if name == "readmanyfiles" => Target::Path(path.into_glob(GlobUse::Search)),
+                Target::Path(path) if name == "readmanyfiles" => Target::Path(path.into_glob(glob_use)),
                 target => target,
             };
             self.add(Some(kind), target);

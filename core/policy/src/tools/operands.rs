@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{MAX_OPERANDS, Part, Taker, Target, comparisons};
-use crate::command::{self, Command, Item, Word};
-use crate::file_use::{FileUses, Use};
+use crate::command::{self, Command, Item, Word, base_name};
+use crate::file_use::{self, FileUses, Use};
 use crate::host;
 use crate::kinds::Kind;
 use crate::path::{FilePath, WorkDir, resolve};
@@ -100,6 +100,7 @@ impl Taker<'_> {
         let Some(files) = FileUses::of(command) else { return };
         let words = command.words().to_vec();
         let is_network = words[0].literal().is_some_and(programs::is_network);
+        let is_of_files = !is_network && words[0].literal().is_some_and(file_use::is_of_files);
         let mut outside = Vec::new();
         let folders = [Some(&*place.base_dir), place.inside.as_deref()];
         for (at, word) in words.iter().enumerate().skip(1) {
@@ -112,6 +113,9 @@ impl Taker<'_> {
             }
             if self.needs.hosts {
                 self.add_host(word, is_network);
+                if !is_of_files && at <= MAX_OPERANDS {
+                    self.add_named_hosts(text, is_network);
+                }
             }
             for (piece, is_whole) in pieces(text) {
                 let is_like_path = is_like_path(piece);
@@ -184,6 +188,7 @@ impl Taker<'_> {
         }
         command.outside = outside;
         if self.needs.paths {
+            self.add_link_targets(&words, &files, place);
             self.add_elsewhere(command, &files, shadow, place);
         }
         if !shadow {
@@ -207,7 +212,7 @@ impl Taker<'_> {
     fn add_host(&mut self, word: &Word, is_network: bool) {
         let text = word.text();
         // An address can be the value of an option.
-        let value = text.split_once('=').filter(|_| text.starts_with('-')).map_or(text, |(_, value)| value);
+        let value = value_of(text);
         let text_of_host = if is_network { value } else { text };
         let is_host = text.contains("://") || (is_network && !text_of_host.starts_with('-'));
         if !is_host || self.operands >= MAX_OPERANDS {
@@ -222,6 +227,41 @@ impl Taker<'_> {
         part.hides = is_dynamic || host::may_be_several(address);
         part.shadow = true;
         self.parts.push(part);
+    }
+
+    /// Adds the hosts that a word may name although it has no scheme: only a rule that names one is about them.
+    fn add_named_hosts(&mut self, text: &str, is_network: bool) {
+        let value = value_of(text);
+        let is_joined = is_network && value.starts_with('-') && !value.starts_with("--");
+        let joined = value.char_indices().nth(2).filter(|_| is_joined).map(|(at, _)| &value[at..]);
+        let is_whole = |value: &&str| !is_network && !value.starts_with('-') && !value.contains("://");
+        let whole = Some(value).filter(is_whole);
+        for name in [whole, joined].into_iter().flatten().filter(|name| name.len() <= MAX_NAME) {
+            let mut part = Part::new(Some(Kind::Fetch), Target::Host(host::parse(name)));
+            (part.shadow, part.is_text) = (true, true);
+            self.parts.push(part);
+        }
+    }
+
+    /// Adds the files that new links may lead to: the target of a link is relative to the folder of the link.
+    fn add_link_targets(&mut self, words: &[Word], files: &FileUses, place: &Place) {
+        /// Further words are not looked at.
+        const MAX_NAMES: usize = 8;
+        if !words[0].literal().is_some_and(|name| matches!(&*base_name(name), "ln" | "gln")) {
+            return;
+        }
+        let names = words.iter().enumerate().skip(1).map(|(at, word)| (at, value_of(word.text())));
+        let names: Vec<(usize, &str)> = names.filter(|(_, name)| !name.starts_with('-')).take(MAX_NAMES).collect();
+        for (at, target) in names.iter().filter(|(_, name)| !is_absolute(name)) {
+            for (_, link) in names.iter().filter(|(other, _)| other != at) {
+                let parent = Path::new(link).parent().and_then(Path::to_str).unwrap_or_default();
+                for folder in [*link, parent] {
+                    let folder = place.resolve(folder, self.work_dir).directory(self.work_dir);
+                    let path = resolve(target, &folder, self.work_dir);
+                    self.add_file(files, files.of_word(words, *at), path, &words[*at], true, place);
+                }
+            }
+        }
     }
 
     /// Adds what a command does with a file that a word may name.
@@ -282,7 +322,12 @@ impl Taker<'_> {
     }
 }
 
-fn is_like_path(text: &str) -> bool {
+/// The value of an option, or else the word.
+fn value_of(text: &str) -> &str {
+    text.split_once('=').filter(|_| text.starts_with('-')).map_or(text, |(_, value)| value)
+}
+
+pub(super) fn is_like_path(text: &str) -> bool {
     text.contains(['/', '.', '~']) || (cfg!(windows) && text.contains('\\'))
 }
 

@@ -1,7 +1,7 @@
 //! The addresses of requests, also those inside of other texts.
 
 use super::{Taker, Target};
-use crate::arguments::all_texts;
+use crate::arguments::{all_texts, texts};
 use crate::host;
 use crate::kinds::Kind;
 
@@ -44,7 +44,37 @@ pub(super) fn find_addresses(text: &str, found: &mut Vec<String>) -> bool {
     false
 }
 
+/// The hosts of proxies in the assignments of a shell text, such as `https_proxy=proxy.example:80`.
+fn proxies(text: &str) -> Vec<&str> {
+    /// Further ones are not looked at.
+    const MAX_PROXIES: usize = 16;
+    let lower = text.to_ascii_lowercase();
+    let starts = lower.match_indices("_proxy=").map(|(at, name)| at + name.len()).take(MAX_PROXIES);
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ';' | '&' | '|' | ')');
+    let values = starts.filter_map(|at| text[at..].trim_start_matches(['"', '\'']).split(is_end).next());
+    values.filter(|value| !value.is_empty()).collect()
+}
+
 impl Taker<'_> {
+    /// Adds the proxies that variables set for a command: only a rule that names one is about them.
+    pub(super) fn add_proxies(&mut self) {
+        if !self.needs.hosts {
+            return;
+        }
+        let mut commands = Vec::new();
+        self.known.commands.iter().for_each(|command| texts(command, &mut commands));
+        let is_proxy = |(name, _): &&(&str, &str)| name.to_ascii_lowercase().ends_with("_proxy");
+        let variables = self.known.variables.iter().filter(is_proxy).map(|(_, value)| *value);
+        let hosts: Vec<host::Host> =
+            commands.iter().flat_map(|text| proxies(text)).chain(variables).map(host::parse).collect();
+        for host in hosts {
+            self.add_shadow(Some(Kind::Fetch), Target::Host(host));
+            if let Some(part) = self.parts.last_mut() {
+                part.is_text = true;
+            }
+        }
+    }
+
     pub(super) fn take_hosts(&mut self, kind: Option<Kind>) {
         let mut hosts: Vec<host::Host> = self.known.urls.iter().map(|text| host::parse(text)).collect();
         // Some tools take the address inside of a text for the model.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::operands::Place;
+use super::operands::{Place, is_like_path};
 use super::requests::find_addresses;
 use super::{Part, Taker, Target};
 use crate::arguments::{self, texts};
@@ -43,9 +43,13 @@ fn inner_texts(text: &str) -> Vec<String> {
 impl Taker<'_> {
     /// Adds the texts of arguments whose meaning is not known: they can be files, addresses and commands.
     pub(super) fn add_unknown(&mut self, kind: Option<Kind>) {
-        if matches!(kind, Some(Kind::Mcp | Kind::Think)) {
+        // A thought acts on nothing. That only the agent calls it a thought is not enough.
+        if kind == Some(Kind::Think) && !self.is_unknown_thought() {
             return;
         }
+        // These tools can mean anything by a text: only what looks like a path is a file, and only rules that name something count.
+        let is_free = matches!(kind, Some(Kind::Mcp | Kind::Think));
+        let start = self.parts.len();
         let runs = kind == Some(Kind::Execute) || (kind.is_none() && self.command_name().is_some());
         let mut unknown = std::mem::take(&mut self.known.unknown);
         if runs || self.known.words_name.is_some() {
@@ -62,7 +66,9 @@ impl Taker<'_> {
         let mut addresses = Vec::new();
         let mut items = Vec::new();
         for (at, text) in unknown.iter().copied().chain(inner.iter().map(|text| &**text)).enumerate() {
-            self.add_unknown_target(kind, text);
+            if !is_free || is_like_path(text) {
+                self.add_unknown_target(kind, text);
+            }
             if kind != Some(Kind::Fetch) && self.needs.hosts && find_addresses(text, &mut addresses) {
                 self.opaque(Some(Kind::Fetch), "it has more addresses than are looked at");
                 if let Some(part) = self.parts.last_mut() {
@@ -97,6 +103,10 @@ impl Taker<'_> {
                 _ => {}
             }
         }
+        // An address says what it is.
+        let is_address = |part: &Part| part.kind == Some(Kind::Fetch) || matches!(part.target, Target::Host(_));
+        let texts = self.parts[start..].iter_mut().filter(|part| is_free && !is_address(part));
+        texts.for_each(|part| part.is_text = true);
     }
 
     fn add_unknown_target(&mut self, kind: Option<Kind>, text: &str) {
@@ -111,7 +121,7 @@ impl Taker<'_> {
         }
     }
 
-    fn add_shadow(&mut self, kind: Option<Kind>, target: Target) {
+    pub(super) fn add_shadow(&mut self, kind: Option<Kind>, target: Target) {
         let mut part = Part::new(kind, target);
         part.shadow = true;
         self.parts.push(part);

@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::Connection;
 use super::turn::TurnLimits;
 use crate::budget::{Budget, BudgetExceeded, Spent};
+use crate::cost::Spending;
 use crate::error::Error;
 
 /// The budget of all turns of a session.
@@ -48,14 +49,38 @@ impl Connection {
             return None;
         }
         let spent = turn.spent(now);
+        if let Some(problem) = self.cost_problem(&spent.cost, budget) {
+            return Some(problem);
+        }
         let of_turn = budget.and_then(|budget| budget.exceeded("budget", &spent));
         let of_session = || self.session_budget.as_ref()?.exceeded(Some(&spent));
         of_turn.or_else(of_session).map(Error::from)
     }
 
+    /// Returns whether a budget limits the cost of a turn.
+    pub(super) fn limits_cost(&self, of_turn: Option<&Budget>) -> bool {
+        let of_session = self.session_budget.as_ref().map(|session| &session.budget);
+        of_turn.into_iter().chain(of_session).any(Budget::limits_cost)
+    }
+
+    /// Returns the error for a cost that a limit of US dollars cannot count.
+    fn cost_problem(&self, cost: &Spending, of_turn: Option<&Budget>) -> Option<Error> {
+        let uncounted = cost.uncounted().filter(|_| self.limits_cost(of_turn))?;
+        let remedy = if self.limits_cost(None) {
+            "every prompt of the session fails; open a session with a `session_budget` of `tokens` instead"
+        } else {
+            "the session can still be used; limit `tokens` instead"
+        };
+        Some(Error::Unsupported(format!(
+            "the limit `usd` counts US dollars, but the agent reports {uncounted}: {remedy}"
+        )))
+    }
+
     /// Returns the error for a further turn of a session that has used up its budget.
     pub(super) fn session_budget_exceeded(&self) -> Option<Error> {
-        self.session_budget.as_ref()?.exceeded(None).map(Error::from)
+        let session = self.session_budget.as_ref()?;
+        let problem = self.cost_problem(&session.spent.cost, None);
+        problem.or_else(|| session.exceeded(None).map(Error::from))
     }
 
     /// Returns when a turn that begins now exceeds a budget of seconds.

@@ -213,6 +213,9 @@ impl Connection {
         {
             error.kind = RpcErrorKind::ContextTooLong;
         }
+        if error.kind == RpcErrorKind::AuthExpired {
+            error.methods = self.dialect.auth_methods();
+        }
         let hint = match error.kind {
             RpcErrorKind::LlmNotSet => Some(match &self.model {
                 Some(model) => format!(
@@ -231,7 +234,7 @@ impl Connection {
             _ => None,
         };
         if error.hint.is_none() {
-            error.hint = hint;
+            error.hint = hint.map(Into::into);
         }
         Error::Rpc(error)
     }

@@ -3,7 +3,7 @@
 
 use super::Connection;
 use crate::json::lenient::{Huge, rewrite};
-use crate::messages::{ContentPart, Event, SubagentEvent, ThinkPart, ToolCallPart};
+use crate::messages::{ContentPart, Event, SubagentEvent, ToolCallPart};
 
 /// What stands for half of a character in the text of an event.
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
@@ -27,15 +27,17 @@ enum Kind {
 /// Makes the piece that only has the replacement.
 fn replacement_piece(event: &Event) -> Event {
     match event {
-        Event::ContentPart(ContentPart::Think(_)) => {
-            let (think, extra) = (REPLACEMENT.into(), Default::default());
-            ContentPart::Think(ThinkPart { think, encrypted: None, extra }).into()
+        Event::ContentPart(ContentPart::Think(part)) => {
+            ContentPart::think(REPLACEMENT).of_message(part.message_id.clone()).into()
         }
         Event::ToolCallPart(_) | Event::ToolCall(_) => {
             ToolCallPart { arguments_part: Some(REPLACEMENT.into()), extra: Default::default() }.into()
         }
         Event::SubagentEvent(subagent) => {
             SubagentEvent { event: Box::new(replacement_piece(&subagent.event)), ..subagent.clone() }.into()
+        }
+        Event::ContentPart(part) => {
+            ContentPart::text(REPLACEMENT).of_message(part.message_id().map(str::to_owned)).into()
         }
         _ => ContentPart::text(REPLACEMENT).into(),
     }
@@ -57,6 +59,13 @@ fn kind(event: &Event) -> Option<Kind> {
         Event::ContentPart(ContentPart::Text(_)) => Some(Kind::Answer),
         Event::ContentPart(ContentPart::Think(_)) => Some(Kind::Thinking),
         Event::ToolCallPart(_) | Event::ToolCall(_) => Some(Kind::Arguments),
+        _ => None,
+    }
+}
+
+fn message_id(event: &Event) -> Option<&str> {
+    match event {
+        Event::ContentPart(part) => part.message_id(),
         _ => None,
     }
 }
@@ -91,6 +100,9 @@ fn follows(event: &Event, before: &Event) -> Follows {
     match (event, kind(event)) {
         (Event::StatusUpdate(_) | Event::Unknown(_), _) => Follows::Between,
         (Event::ToolCall(_), _) => Follows::AnotherText,
+        (Event::ContentPart(part), own) if own == kind(before) && part.message_id() != message_id(before) => {
+            Follows::AnotherText
+        }
         (_, own) if own.is_some() && own == kind(before) => Follows::SameText,
         _ => Follows::AnotherText,
     }

@@ -67,7 +67,7 @@ impl Connection {
         let key = self.new_key();
         let scope = held.scope;
         let asked = approval_of(&held.request, &held.call);
-        held.asked = Some(self.approved_calls().asked(&asked, &decision));
+        held.asked = Some(self.approved_calls().asked(&asked, &decision, &[]));
         let mut asked = Event::from(asked);
         asked.set_origin(RequestOrigin { session: self.number, request: key });
         let (of_held, size) = (held.size, serde_json::to_string(&asked).map_or(0, |json| json.len()));

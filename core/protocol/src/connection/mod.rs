@@ -18,12 +18,15 @@
 
 mod budget;
 mod calls;
+mod cost;
 mod halves;
 mod held;
 mod invalid_lines;
+mod observed;
 mod opening;
 mod output;
 mod pieces;
+mod plan;
 mod policy;
 mod recording;
 mod replay;
@@ -45,7 +48,7 @@ use std::time::{Duration, Instant};
 use calls::PendingCall;
 use invalid_lines::Report;
 pub use output::{OutputTool, TurnOutput};
-pub use policy::{POLICY_HOOK, ToolRules};
+pub use policy::{POLICY_HOOK, ToolRules, strictness};
 pub use requests::{AnswerSource, AnswerSources, ManualAnswer, RequestKey, RequestRef};
 pub use result::{PromptResult, TurnStatus};
 pub use status::StatusChange;
@@ -217,7 +220,7 @@ pub struct Connection {
     approved: Option<Box<policy::ApprovedCalls>>,
     terminals: terminals::Terminals,
     /// The warnings that have been logged; each is logged once.
-    warned: BTreeSet<(String, Option<String>)>,
+    warned: Option<Box<Warned>>,
     /// Boxed, as are a queued prompt and the replay, because an idle session has none of them.
     turn: Option<Box<ActiveTurn>>,
     queued: Option<Box<QueuedPrompt>>,
@@ -234,19 +237,25 @@ pub struct Connection {
     /// `None` before the first update.
     status: Option<Arc<StatusUpdate>>,
     usage: TokenUsage,
-    invalid_lines: invalid_lines::InvalidLines,
+    /// `None` before the first one.
+    invalid_lines: Option<Box<invalid_lines::InvalidLines>>,
     repeats: Repeats,
     /// The option `model`, for hints in errors.
     model: Option<Box<str>>,
     /// How long the end of a turn waits for the agent's records of it. `None` if the records are not read.
     records_timeout: Option<Duration>,
     session_budget: Option<Box<budget::SessionBudget>>,
+    /// The cost of the session, once the program has set prices or the agent has reported a cost.
+    cost: Option<Box<cost::SessionCost>>,
     /// The turn whose attempts at structured output are exhausted, and its error, until it is cancelled.
     exhausted: Option<Box<(TurnKey, Error)>>,
     /// Boxed twice, because most sessions have none.
     recorder: Option<Box<Box<dyn Recorder>>>,
     telemetry: Option<Box<Tracker>>,
 }
+
+/// The kinds of warnings, with the names that they are about.
+type Warned = BTreeSet<(String, Option<String>)>;
 
 /// The text that Kimi Code's server prints when it is ready.
 const SERVER_BANNER: &str = "Kimi server ready";
@@ -270,7 +279,7 @@ impl Connection {
             tool_calls: ToolCalls::default(),
             approved: None,
             terminals: terminals::Terminals::default(),
-            warned: BTreeSet::new(),
+            warned: None,
             turn: None,
             queued: None,
             replay: None,
@@ -282,11 +291,12 @@ impl Connection {
             outputs: VecDeque::new(),
             status: None,
             usage: TokenUsage::default(),
-            invalid_lines: invalid_lines::InvalidLines::default(),
+            invalid_lines: None,
             repeats: Repeats::default(),
             model: None,
             records_timeout: None,
             session_budget: None,
+            cost: None,
             exhausted: None,
             recorder: None,
             telemetry: None,
@@ -452,7 +462,10 @@ impl Connection {
                 let size = line.len() + added;
                 self.outputs.push_back(Output::Event { scope: Scope::Outside, event, size });
             }
-            Incoming::ConfigOptions(options) => self.outputs.push_back(Output::ConfigChanged(options)),
+            Incoming::ConfigOptions(options) => {
+                self.note_model(&options);
+                self.outputs.push_back(Output::ConfigChanged(options));
+            }
             Incoming::Commands(commands) => self.outputs.push_back(Output::CommandsChanged(commands)),
             Incoming::Batch(all) => {
                 for incoming in all {
@@ -491,7 +504,7 @@ impl Connection {
                     return self.handle_server_banner();
                 }
                 let (reason, line) = (printable_line(&reason), printable_line(&shown));
-                match self.invalid_lines.count(now) {
+                match self.invalid_lines.get_or_insert_default().count(now) {
                     Report::Line => tracing::warn!(%reason, %line, "invalid line dropped"),
                     Report::Summary(others) => {
                         tracing::warn!(others, %reason, %line, "invalid lines dropped; the last is shown");
@@ -513,7 +526,12 @@ impl Connection {
         let size = line.len() + added;
         let Some(event) = self.join_prompts(event, size) else { return };
         self.process_event(&event);
+        let plan = plan::shown_in(&event);
         self.push_event(event, size);
+        if let Some((plan, size)) = plan {
+            self.process_event(&plan);
+            self.emit(plan, size);
+        }
     }
 
     /// Adds to an event the tool call that it is about. Returns by how many bytes the event has grown.
@@ -545,7 +563,10 @@ impl Connection {
     fn process_event(&mut self, event: &Event) {
         match event {
             Event::Unknown(UnknownEvent { kind, error: Some(error), .. }) => {
-                tracing::warn!(kind, error, "an event's payload can't be read; it is delivered as it came");
+                if let Some(count) = self.repeats.count("event") {
+                    let (kind, error) = (self.shown(kind), self.shown(error));
+                    tracing::warn!(kind, error, count, "an event's payload can't be read; it is delivered as it came");
+                }
             }
             Event::Unknown(UnknownEvent { kind, .. }) => tracing::debug!(kind, "unknown event delivered"),
             _ => {}
@@ -582,15 +603,15 @@ impl Connection {
         self.outputs.push_back(Output::Event { scope, event: Box::new(event.into()), size });
     }
 
-    /// Reports that a handler without an answer (`on_event`) failed.
-    pub fn observer_failed(&mut self, handler: HandlerKind, message: String) {
-        self.log_failure(&handler, None, &message);
+    /// Reports that a handler without an answer (`on_event`) failed. `reported` is the message with the class of the exception.
+    pub fn observer_failed(&mut self, handler: HandlerKind, message: &str, reported: String) {
+        self.log_failure(&handler, None, warnings::logged_failure(message, &reported));
         if let Some(turn) = &mut self.turn {
-            turn.record.failed(handler.clone(), None, &message);
+            turn.record.failed(handler.clone(), None, &reported);
         }
         // Outside a turn the event would go to the handler that failed.
         if self.turn.is_some() {
-            self.report_failure(handler, None, None, message);
+            self.report_failure(handler, None, None, reported);
         }
     }
 
@@ -705,7 +726,7 @@ impl Connection {
             self.outputs.push_back(Output::Opened(Err(reason.clone())));
         }
         self.phase = Phase::Closed(Box::new(reason.clone()));
-        let unreported = self.invalid_lines.take_unreported();
+        let unreported = self.invalid_lines.as_mut().map_or(0, |lines| lines.take_unreported());
         if unreported > 0 {
             tracing::warn!(count = unreported, "more invalid lines dropped");
         }

@@ -37,6 +37,7 @@ impl Connection {
 
     fn start_opening(&mut self, params: InitializeParams, now: Instant) -> Option<Prepared> {
         self.model = params.model.as_deref().map(Box::from);
+        self.note_model(&[]);
         if let Some(handshake) = self.dialect.implicit_handshake() {
             self.opened(Ok(handshake));
             return None;
@@ -79,6 +80,7 @@ impl Connection {
                 self.phase = Phase::Open;
                 let options = std::mem::take(&mut handshake.config_options);
                 if !options.is_empty() {
+                    self.note_model(&options);
                     self.outputs.push_back(Output::ConfigChanged(options));
                 }
                 self.outputs.push_back(Output::Opened(Ok(Box::new(handshake))));
@@ -90,7 +92,15 @@ impl Connection {
 
     /// Ends the opening: the agent did not answer in time.
     pub(super) fn handshake_timed_out(&mut self, printed: &str) {
-        let (limit, hint) = (self.timing.handshake, self.dialect.silence_hint());
+        let limit = self.timing.handshake;
+        if let Some(way) = self.dialect.pending_login() {
+            let message = format!(
+                "the agent did not answer `authenticate` with the way {way:?} within {limit:?}; it may wait for a person: log in \
+                 with the agent itself, set `auth` to another way, or raise `handshake_timeout`{printed}"
+            );
+            return self.opened(Err(Error::Timeout(message.into())));
+        }
+        let hint = self.dialect.silence_hint();
         let message = format!(
             "the agent did not answer the handshake within {limit:?}; raise `handshake_timeout` if it needs longer \
              to start, {hint}{printed}"
@@ -127,9 +137,13 @@ impl Connection {
         self.opened(Err(Error::Handshake(text)));
     }
 
-    /// Returns the error for the agent's exit. If all its lines were invalid, the program does not speak the protocol.
+    /// Returns the error for the agent's exit. If all its lines were invalid, the program does not speak the protocol. A hint means
+    /// that its place knows the cause.
     pub fn end_of_agent(&self, exit: AgentExit) -> Error {
         let Phase::Opening(opening) = &self.phase else { return Error::AgentExited(exit) };
+        if exit.hint.is_some() {
+            return Error::AgentExited(exit);
+        }
         let other = self.dialect.other_protocol_hint();
         if opening.invalid_lines.is_empty() {
             let hint = format!(

@@ -14,6 +14,7 @@ use super::tool_calls::{Known, Present};
 use super::{Connection, Output, Scope};
 use crate::answers::{Approval, HookDecision};
 use crate::dialect::Answer;
+use crate::json::parsed_object;
 use crate::messages::{
     ApprovalRequest, DisplayBlock, Event, FunctionCall, HandlerKind, HookRequest, PolicyDecision, PolicyOutcome,
     TerminalRequest, ToolCall, ToolCallInfo, ToolKind,
@@ -27,6 +28,11 @@ pub const POLICY_HOOK: &str = "policy";
 pub trait ToolRules: fmt::Debug + Send + Sync {
     /// Decides about a call that the agent describes like this.
     fn decide(&self, call: &ToolCallInfo, description: &str) -> PolicyDecision;
+
+    /// Decides about a request for a file or a terminal of the program. Its paths are the program's.
+    fn decide_request(&self, call: &ToolCallInfo, description: &str) -> PolicyDecision {
+        self.decide(call, description)
+    }
 }
 
 /// The limit of calls that are approved for the session.
@@ -58,9 +64,9 @@ pub(super) struct ApprovedCalls {
 pub(super) struct AskedAbout(u64);
 
 impl ApprovedCalls {
-    pub(super) fn asked(&self, request: &ApprovalRequest, decision: &PolicyDecision) -> AskedAbout {
+    pub(super) fn asked(&self, request: &ApprovalRequest, decision: &PolicyDecision, shown: &[u64]) -> AskedAbout {
         let display = serde_json::to_string(&request.display).unwrap_or_default();
-        AskedAbout(self.hasher.hash_one((display, &decision.rule, &decision.source, &decision.part)))
+        AskedAbout(self.hasher.hash_one((display, shown, &decision.rule, &decision.source, &decision.part)))
     }
 
     /// Remembers a call for the session. A call without arguments says too little.
@@ -84,7 +90,7 @@ impl ApprovedCalls {
 
     /// Whether exactly this call of an own tool was approved for the session, as it is asked about now.
     fn covers(&self, request: &ApprovalRequest, decision: &PolicyDecision) -> bool {
-        self.contains(&decision.tool_call, self.asked(request, decision))
+        self.contains(&decision.tool_call, self.asked(request, decision, &[]))
     }
 
     /// Whether exactly this call of an own tool was approved once. The approval is used up.
@@ -175,7 +181,15 @@ impl Connection {
 
     /// Returns the decision about a call that runs without an approval. `call` is newer than the agent's events about it; if they
     /// differ, both must be permitted.
-    fn decision_of(&mut self, call: &ToolCallInfo) -> Option<PolicyDecision> {
+    pub(super) fn decision_of(&mut self, call: &ToolCallInfo) -> Option<PolicyDecision> {
+        self.decision_by(call, |rules, call| rules.decide(call, ""))
+    }
+
+    fn decision_by(
+        &mut self,
+        call: &ToolCallInfo,
+        decide: impl Fn(&dyn ToolRules, &ToolCallInfo) -> PolicyDecision,
+    ) -> Option<PolicyDecision> {
         let rules = self.sources.rules.clone()?;
         let dialect = &self.dialect;
         let mut statements = self.tool_calls.statements(None, &call.id, &|id| dialect.call_details(id));
@@ -183,7 +197,8 @@ impl Connection {
         let newest = self.as_own(call);
         let is_other = |earlier: &&ToolCallInfo| earlier.name != call.name || earlier.arguments != call.arguments;
         let earlier = statements.earlier.iter().filter(is_other).map(|earlier| self.as_own(earlier));
-        Some(strictest(&**rules, newest, earlier, ""))
+        let decision = decide(&**rules, &newest);
+        Some(strictest(&**rules, newest, decision, earlier))
     }
 
     /// Returns the reason if the rules deny or ask about a call that the agent has described further since it asked.
@@ -297,10 +312,12 @@ impl Connection {
             earlier.push(ToolCallInfo { name: request.sender.clone(), ..newest.clone() });
         }
         let is_plain = earlier.is_empty() && !is_unknown && newest.changed.is_none();
-        let mut decision = strictest(&**rules, newest, earlier.into_iter(), &request.description);
+        let decision = rules.decide(&newest, &request.description);
+        let mut decision = strictest(&**rules, newest, decision, earlier.into_iter());
         let own = self.as_own(&shown);
+        let changes = self.dialect.call_details(id).shown;
         let approved = self.approved_calls();
-        let asked = approved.asked(request, &decision);
+        let asked = approved.asked(request, &decision, &changes);
         if decision.decision == PolicyOutcome::Ask && is_plain && approved.contains(&own, asked) {
             decision.decision = PolicyOutcome::Allow;
             decision.reason = Some("the program approved this call for the session".to_owned());
@@ -367,7 +384,10 @@ impl Connection {
             Event::TerminalRequest(request) => terminal_call(request),
             _ => return None,
         };
-        let decision = self.decision_of(&call)?;
+        let is_of_program = !matches!(request, Event::ToolCallRequest(_));
+        let decision = self.decision_by(&call, |rules, call| {
+            if is_of_program { rules.decide_request(call, "") } else { rules.decide(call, "") }
+        })?;
         match decision.decision {
             PolicyOutcome::Deny => Some(Verdict::Denied(self.deny(decision, &description))),
             // The default asks about what the agent does. The program's own tools and handlers are the program's.
@@ -376,7 +396,7 @@ impl Connection {
                 let asked = approval_of(request, &decision.tool_call);
                 let approved = self.approved_calls();
                 let is_approved =
-                    approved.contains(&own, approved.asked(&asked, &decision)) || approved.take_once(&own);
+                    approved.contains(&own, approved.asked(&asked, &decision, &[])) || approved.take_once(&own);
                 (!is_approved).then(|| Verdict::Asked(Box::new(decision)))
             }
             _ => None,
@@ -384,7 +404,7 @@ impl Connection {
     }
 
     /// Reports a denial. Returns its reason, for the model.
-    fn deny(&mut self, decision: PolicyDecision, description: &str) -> String {
+    pub(super) fn deny(&mut self, decision: PolicyDecision, description: &str) -> String {
         let scope = self.live_scope();
         self.deny_in(decision, description, scope)
     }
@@ -452,25 +472,28 @@ fn shown_commands(request: &ApprovalRequest) -> impl Iterator<Item = &str> {
 }
 
 /// The kind that an agent states. Only the SDK knows which tools are the program's.
-fn stated_kind(call: &ToolCallInfo) -> Option<ToolKind> {
+pub(super) fn stated_kind(call: &ToolCallInfo) -> Option<ToolKind> {
     call.kind.clone().filter(|kind| kind.as_str() != OWN_TOOL)
 }
 
-/// Decides about a call as the agent describes it, and as it did before: all of it must be allowed.
-fn strictest(
-    rules: &dyn ToolRules,
-    newest: ToolCallInfo,
-    earlier: impl Iterator<Item = ToolCallInfo>,
-    description: &str,
-) -> PolicyDecision {
-    let strictness = |decision: &PolicyDecision| match decision.decision {
+/// Returns how strict a decision is: a larger number is stricter.
+pub fn strictness(decision: &PolicyDecision) -> u8 {
+    match decision.decision {
         PolicyOutcome::Allow => 0,
         PolicyOutcome::Deny => 3,
         // A rule that asks says more than the default.
         _ if decision.rule.is_some() => 2,
         _ => 1,
-    };
-    let mut strictest = rules.decide(&newest, description);
+    }
+}
+
+/// Decides about a call as the agent describes it, which is decided already, and as it did before: all of it must be allowed.
+fn strictest(
+    rules: &dyn ToolRules,
+    newest: ToolCallInfo,
+    mut strictest: PolicyDecision,
+    earlier: impl Iterator<Item = ToolCallInfo>,
+) -> PolicyDecision {
     for call in earlier {
         let decision = rules.decide(&call, "");
         if strictness(&decision) > strictness(&strictest) {
@@ -519,9 +542,21 @@ fn called(hook: &HookRequest) -> Option<ToolCallInfo> {
     Some(ToolCallInfo {
         id: text("tool_call_id").unwrap_or_default(),
         name: text("tool_name").or_else(|| hook.target.clone())?,
-        arguments: data.get("tool_input").and_then(|input| input.as_object()).cloned(),
+        arguments: data.get("tool_input").and_then(input_of_hook),
         ..ToolCallInfo::default()
     })
+}
+
+/// The arguments in a hook. Text is JSON, or the whole input of the tool.
+fn input_of_hook(input: &Value) -> Option<Map<String, Value>> {
+    match input {
+        Value::Object(members) => Some(members.clone()),
+        Value::String(text) => {
+            let whole = || Map::from_iter([("input".to_owned(), input.clone())]);
+            Some(parsed_object(text).unwrap_or_else(whole))
+        }
+        _ => None,
+    }
 }
 
 /// The description of a command that the agent has not asked about: the model's own one, or else the command.

@@ -11,7 +11,7 @@ use super::{Connection, Output, Phase, TurnOutput};
 use crate::answers::{Approval, HookDecision};
 use crate::dialect::Answer;
 use crate::error::Error;
-use crate::json::held_value;
+use crate::json::{held_value, of_text};
 use crate::messages::{Content, HandlerKind, ToolCallRequest, ToolReturnValue};
 use crate::recording::{
     AgentName, CallEntry, CallKind, Decider, DecisionEntry, EndEntry, EndReason, Entry, ErrorText, OpenedEntry,
@@ -213,7 +213,7 @@ fn described(output: &TurnOutput) -> Value {
 /// The entry for a call over the MCP server of the SDK.
 pub(super) fn tool_call(call: &ToolCallRequest) -> Entry {
     let text = call.arguments.as_deref();
-    let arguments = text.map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)));
+    let arguments = text.map(|text| of_text(text).unwrap_or_else(|| Value::from(text)));
     Entry::ToolCall(ToolCallEntry { id: call.id.clone(), name: call.name.clone(), arguments })
 }
 

@@ -10,7 +10,7 @@ use super::policy::{AskedAbout, ToolRules, Verdict, is_said};
 use super::recording::{self, Decided};
 use super::terminals::MAX_TERMINALS;
 use super::tool_calls::{Known, MAX_ID, RejectedBy, short};
-use super::warnings::HANDLERS;
+use super::warnings::{HANDLERS, logged_failure};
 use super::{Connection, Output, Scope};
 use crate::answers::{Answers, Approval, HookDecision, OnError, WrongAnswer};
 use crate::dialect::{Answer, Services, TerminalAnswer};
@@ -172,6 +172,8 @@ pub(super) struct About {
     action: String,
     /// For an approval that the session's rules leave to the program.
     asked: Option<AskedAbout>,
+    /// For an approval: hashes of the changes of files that the agent has shown.
+    shown: Vec<u64>,
     questions: Vec<Question>,
 }
 
@@ -374,6 +376,7 @@ impl Connection {
                 description: short(&request.description),
                 action: short(&request.action),
                 agent: request.agent_id.clone(),
+                shown: details(&request.tool_call_id).shown,
                 ..About::default()
             },
             Event::QuestionRequest(request) => About {
@@ -421,14 +424,15 @@ impl Connection {
     /// Begins a tool call that does not come over the connection. It is not part of a replay.
     /// The result comes as [`Output::ToolAnswered`] with the returned key; [`Output::Withdrawn`] says that none will come.
     /// Returns `None` if the connection is closed.
-    pub fn call_tool(&mut self, call: ToolCallRequest, size: usize, now: Instant) -> Option<RequestKey> {
+    pub fn call_tool(&mut self, call: ToolCallRequest, mut size: usize, now: Instant) -> Option<RequestKey> {
         if self.is_closed() {
             return None;
         }
         self.note_activity(now);
         self.record(|| recording::tool_call(&call));
         let scope = self.live_scope();
-        let request = Event::from(call);
+        let mut request = Event::from(call);
+        size += self.add_tool_call(&mut request, now);
         self.outputs.push_back(Output::Event { scope, event: request.clone().into(), size });
         let key = self.new_key();
         self.dispatch(key, ReplyTo::ToolCaller(key), scope, (request, size), false, now);
@@ -680,13 +684,16 @@ impl Connection {
     }
 
     /// Returns the reason if an approval came too late: the agent has described the call in another way since it asked.
-    fn change_of_call(&mut self, key: RequestKey) -> Option<String> {
+    pub(super) fn change_of_call(&mut self, key: RequestKey) -> Option<String> {
         let Pending { about, reply_to: ReplyTo::Agent(_), .. } = self.requests.pending.get(&key)? else { return None };
         let (asked, agent) = (Arc::clone(&about.tool_call.as_ref()?.call), about.agent.clone());
         let dialect = &self.dialect;
+        let is_new = |hash: &u64| !about.shown.contains(hash);
+        let shows_more = dialect.call_details(&asked.id).shown.iter().any(is_new);
         let newest = self.tool_calls.find(agent.as_deref(), &asked.id, &|id| dialect.call_details(id))?.call;
-        if is_said(&asked) && asked.arguments != newest.arguments {
-            return Some("the agent changed the arguments of this call while it was decided".to_owned());
+        let change = change_between(&asked, &newest).or_else(|| shows_more.then_some("the change of a file"));
+        if let Some(change) = change {
+            return Some(format!("the agent changed {change} of this call while it was decided"));
         }
         let is_same = ToolCallInfo { changed: asked.changed, ..ToolCallInfo::clone(&newest) } == *asked;
         let refusal = if is_same { None } else { self.refusal_of_newer(&newest) };
@@ -751,9 +758,7 @@ impl Connection {
         let answer = pending.safe_answer(message);
         let (kind, name, request_id) = (pending.kind.clone(), pending.name.clone(), pending.request_id.clone());
         let tool_call = pending.about.tool_call.clone();
-        // The class of an exception is in the traceback that the host logs.
-        let logged = if reported.ends_with(message) { message } else { &reported };
-        self.log_failure(&kind, name.as_deref(), logged);
+        self.log_failure(&kind, name.as_deref(), logged_failure(message, &reported));
         match answer {
             Some(answer) => self.answer_by(key, &answer, (RejectedBy::HandlerFailed, Some(message)), now),
             None => self.answer_failed(key, message, now),
@@ -827,10 +832,13 @@ impl Connection {
             if self.requests.resolved.contains(&request_id) {
                 return Ok(());
             }
-            return Err(invalid_option(
-                "request",
-                format!("no request `{request_id}` awaits an answer: expected the event of an open request, or its id"),
-            ));
+            let AnswerSources { approval, question, .. } = &self.sources;
+            let remedy = if [approval, question].contains(&&AnswerSource::Manual) {
+                "expected the event of an open request, or its id"
+            } else {
+                "set `on_approval` or `on_question` to \"manual\", and requests wait for `respond()`"
+            };
+            return Err(invalid_option("request", format!("no request `{request_id}` awaits an answer: {remedy}")));
         };
         let Some(pending) = self.requests.pending.get(&key) else { return Ok(()) };
         if !pending.manual {
@@ -907,4 +915,19 @@ pub enum ManualAnswer {
 pub(super) fn is_background(request: &Event) -> bool {
     use crate::messages::ApprovalSource::BackgroundAgent;
     matches!(request, Event::ApprovalRequest(request) if request.source_kind == Some(BackgroundAgent))
+}
+
+/// Returns what the agent has changed in a call since the program was asked about it.
+fn change_between(asked: &ToolCallInfo, newest: &ToolCallInfo) -> Option<&'static str> {
+    if is_said(asked) && asked.arguments != newest.arguments {
+        return Some("the arguments");
+    }
+    // A kind that says nothing is completed by a later one.
+    let kind = |call: &ToolCallInfo| call.kind.clone().filter(|kind| kind.as_str() != "other");
+    if kind(asked).is_some_and(|before| kind(newest).is_some_and(|now| now != before)) {
+        return Some("the kind");
+    }
+    let known = |path: &String| asked.diffs.iter().flatten().any(|known| known == path);
+    let shows_more = newest.diffs.iter().flatten().any(|path| !known(path));
+    shows_more.then_some("the changed files")
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::tool_calls::{HandlerFailure, RejectedApproval, ToolCallRecord};
 use crate::error::{Error, Result, invalid_option};
-use crate::messages::TokenUsage;
+use crate::messages::{Cost, Plan, TokenUsage};
 
 /// How a turn ended that did not fail.
 ///
@@ -96,6 +96,14 @@ pub struct PromptResult {
     pub rejected: Vec<RejectedApproval>,
     /// The handlers that failed while the turn ran, in order; at most the first 1,000.
     pub handler_failures: Vec<HandlerFailure>,
+    /// The agent's last plan of the turn, without unknown fields. At most its first 1,000 entries, whose texts together take at
+    /// most 256 KiB. Absent if the agent sent none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Plan>,
+    /// The cost of the turn: as the agent reported it, or the price of its tokens by the option `prices`. Absent if neither is known,
+    /// or if the agent reported several currencies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
 }
 
 impl PromptResult {
@@ -118,6 +126,8 @@ impl PromptResult {
             tool_calls: Vec::new(),
             rejected: Vec::new(),
             handler_failures: Vec::new(),
+            plan: None,
+            cost: None,
         }
     }
 
@@ -145,7 +155,8 @@ impl PromptResult {
     /// ```
     pub fn output<T: DeserializeOwned>(&self) -> Result<T> {
         let Some(value) = &self.output else {
-            let missing = || invalid_option("output", "the prompt had no such option; set it for the prompt");
+            let missing =
+                || invalid_option("output", "the turn had no such option; set it for the session or the prompt");
             return Err(self.clone().raise_for_status().err().unwrap_or_else(missing));
         };
         serde_path_to_error::deserialize(value).map_err(|error| {

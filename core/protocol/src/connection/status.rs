@@ -20,7 +20,7 @@ pub struct StatusChange {
 impl Connection {
     /// Updates the session's state from an event that does not belong to the running turn.
     pub(super) fn observe_session(&mut self, event: &Event) {
-        let mut has_changed = false;
+        let mut has_changed = self.observe_cost(event);
         if let Event::StatusUpdate(update) = event {
             let status = self.status.get_or_insert_with(|| Arc::new(StatusUpdate::unchanged()));
             Arc::make_mut(status).merge(update);
@@ -55,6 +55,7 @@ impl StatusUpdate {
             message_id: None,
             plan_mode: None,
             mcp_status: None,
+            cost: None,
             extra: Default::default(),
         }
     }

@@ -81,6 +81,11 @@ impl Terminals {
         self.open.values().any(|terminal| !terminal.waiting.is_empty())
     }
 
+    /// Removes a terminal that the client has.
+    pub(super) fn forget(&mut self, id: &str) {
+        self.open.remove(id);
+    }
+
     /// Removes a waiting call. Returns whether it existed.
     pub(super) fn stop_waiting(&mut self, rpc_id: &str) -> bool {
         let mut waits = self.open.values_mut().flat_map(|terminal| terminal.waiting.extract_if(.., |id| id == rpc_id));

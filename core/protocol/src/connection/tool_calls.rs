@@ -10,6 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::dialect::CallDetails;
 use crate::json::parsed_object;
+use crate::jsonrpc::framing::{decoded_size, has_more_values};
+use crate::jsonrpc::relayed::has_repeated_names;
 use crate::messages::{
     Content, ContentPart, Event, HandlerKind, PolicyDecision, ToolCall, ToolCallInfo, ToolCallRequest, ToolReturnValue,
 };
@@ -27,6 +29,9 @@ const MAX_OPEN: usize = 1024;
 /// are left out.
 const MAX_ARGUMENTS: usize = 1 << 20;
 const MAX_OPEN_ARGUMENTS: usize = 16 << 20;
+/// The limit of values in the arguments of one call. They are left out if they have more: each request about the call would take
+/// their memory and the time to convert them. Rules decide about fewer.
+const MAX_ARGUMENT_VALUES: usize = 1 << 16;
 /// The limit of calls in an outcome, and of rejections and failures.
 const MAX_CALLS: usize = 10_000;
 const MAX_REPORTS: usize = 1000;
@@ -186,7 +191,12 @@ pub struct HandlerFailure {
     pub message: String,
 }
 
-/// A complete tool call, and the length of its arguments as text.
+/// Returns the arguments of a call. `None` if they are not an object, or have too many values.
+fn object(arguments: &str) -> Option<Map<String, Value>> {
+    Some(arguments).filter(|text| !has_more_values(text.as_bytes(), MAX_ARGUMENT_VALUES)).and_then(parsed_object)
+}
+
+/// A complete tool call, and the size of its arguments.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) call: Arc<ToolCallInfo>,
@@ -200,16 +210,19 @@ impl Known {
 
     /// A call as a message names it.
     pub(super) fn of_call(call: ToolCallInfo) -> Self {
-        let size = call.arguments.as_ref().and_then(|arguments| serde_json::to_string(arguments).ok());
-        Self { call: Arc::new(call), size: size.map_or(0, |text| text.len()) }
+        let text = call.arguments.as_ref().and_then(|arguments| serde_json::to_string(arguments).ok());
+        Self { call: Arc::new(call), size: text.map_or(0, |text| decoded_size(text.as_bytes())) }
     }
 
     /// Makes the call of a program's tool that the agent has not announced.
     pub(super) fn of(request: &ToolCallRequest) -> Self {
-        let arguments = request.arguments.as_deref().map_or_else(|| Some(Map::new()), parsed_object);
+        let arguments = request.arguments.as_deref().map_or_else(|| Some(Map::new()), object);
         let (id, name) = (request.id.clone(), request.name.clone());
         let call = ToolCallInfo { id, name, arguments, ..ToolCallInfo::default() };
-        Self { call: Arc::new(call), size: request.arguments.as_ref().map_or(0, String::len) }
+        Self {
+            call: Arc::new(call),
+            size: request.arguments.as_deref().map_or(0, |text| decoded_size(text.as_bytes())),
+        }
     }
 }
 
@@ -250,7 +263,6 @@ impl Earlier {
         if compact(later).starts_with(&compact(arguments)) {
             return true;
         }
-        let object = |text: &str| parsed_object(text);
         object(arguments)
             .zip(object(later))
             .is_some_and(|(before, later)| before.iter().all(|(name, value)| later.get(name) == Some(value)))
@@ -263,7 +275,7 @@ impl Earlier {
     fn call(&self, id: &str) -> ToolCallInfo {
         let arguments = match self.arguments.as_deref() {
             Some("") => Some(Map::new()),
-            text => text.and_then(parsed_object),
+            text => text.and_then(object),
         };
         ToolCallInfo { id: id.to_owned(), name: self.name.clone(), arguments, ..ToolCallInfo::default() }
     }
@@ -377,6 +389,11 @@ impl ToolCalls {
                     return known.size;
                 }
             }
+            // Its handler gets them decoded.
+            Event::ToolCallRequest(request) => {
+                let text = request.arguments.as_deref();
+                return text.map_or(0, |text| decoded_size(text.as_bytes()) - text.len());
+            }
             Event::SubagentEvent(subagent) => {
                 let ids = [&subagent.agent_id, &subagent.parent_tool_call_id];
                 let id = ids.into_iter().flatten().find(|id| !id.is_empty());
@@ -488,9 +505,21 @@ impl ToolCalls {
     ) -> Option<(Known, Instant, Option<usize>)> {
         let mut open = self.remove(agent, id)?;
         let mut known = open.known(id);
-        if let Some(kind) = details(id).kind {
-            Arc::make_mut(&mut known.call).kind = Some(kind);
-        }
+        let details = details(id);
+        let paths = |newest: Vec<String>, earlier: Vec<String>| {
+            Some([newest, earlier].concat()).filter(|paths| !paths.is_empty())
+        };
+        let is_other = |earlier: &Earlier| !earlier.is_completed_by(&open);
+        let is_changed = !details.earlier_kinds.is_empty()
+            || details.title.is_some()
+            || details.is_incomplete
+            || open.is_incomplete
+            || open.earlier.iter().any(is_other);
+        let call = Arc::make_mut(&mut known.call);
+        call.kind = details.kind.or(call.kind.take());
+        call.locations = paths(details.locations, details.earlier_locations);
+        call.diffs = paths(details.diffs, details.earlier_diffs);
+        call.changed = is_changed.then_some(true);
         Some((known, open.complete, open.record))
     }
 
@@ -528,7 +557,9 @@ impl ToolCalls {
         for stream in streams.iter().take(MAX_EARLIER) {
             let Some(open) = self.streams.get_mut(stream).and_then(|stream| stream.open.get_mut(id)) else { continue };
             let known = open.known(id);
-            all.is_incomplete |= open.is_incomplete;
+            // Programs differ in which of two members with one name they take.
+            let is_ambiguous = open.arguments.as_deref().is_some_and(has_repeated_names);
+            all.is_incomplete |= open.is_incomplete || is_ambiguous;
             let others = open.earlier.iter().filter(|earlier| !earlier.is_completed_by(open));
             all.earlier.extend(others.map(|earlier| earlier.call(id)));
             match newest {
@@ -620,11 +651,14 @@ impl OpenCall {
         let arguments = match self.arguments.as_deref() {
             _ if self.too_large => None,
             None => Some(Map::new()),
-            Some(text) => parsed_object(text),
+            Some(text) => object(text),
+        };
+        let size = match &arguments {
+            Some(_) => self.arguments.as_deref().map_or(0, |text| decoded_size(text.as_bytes())),
+            None => 0,
         };
         let (id, name) = (id.to_owned(), self.name.clone());
         let call = Arc::new(ToolCallInfo { id, name, arguments, ..ToolCallInfo::default() });
-        let size = self.arguments.as_ref().map_or(0, String::len);
         self.known.insert(Known { call, size }).clone()
     }
 }
@@ -779,7 +813,11 @@ impl Record {
 
 fn concerns_tool_calls(event: &Event) -> bool {
     match event {
-        Event::ToolCall(_) | Event::ToolCallPart(_) | Event::ToolResult(_) | Event::ApprovalRequest(_) => true,
+        Event::ToolCall(_)
+        | Event::ToolCallPart(_)
+        | Event::ToolResult(_)
+        | Event::ApprovalRequest(_)
+        | Event::ToolCallRequest(_) => true,
         Event::SubagentEvent(subagent) => concerns_tool_calls(&subagent.event),
         _ => false,
     }
@@ -813,6 +851,9 @@ fn part_size(part: &ContentPart) -> usize {
         ContentPart::ImageUrl(part) => part.image_url.url.len(),
         ContentPart::AudioUrl(part) => part.audio_url.url.len(),
         ContentPart::VideoUrl(part) => part.video_url.url.len(),
+        ContentPart::Resource(part) => {
+            [&part.text, &part.data].into_iter().flatten().map(String::len).sum::<usize>() + part.uri.len()
+        }
         other => serde_json::to_string(other).map_or(0, |json| json.len()),
     }
 }

@@ -14,7 +14,9 @@ use crate::dialect::shape::Shapes;
 use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::json::object;
-use crate::messages::{Content, ContentPart, Event, Json, TokenUsage, TurnBegin, TurnEnd};
+use crate::messages::{
+    Content, ContentPart, Event, Json, MESSAGE_BREAK, Messages, Plan, TokenUsage, TurnBegin, TurnEnd,
+};
 use crate::recording::{CallKind, Entry, RecordsEntry};
 use crate::turn_records::TurnReport;
 
@@ -69,6 +71,12 @@ pub(super) struct Cancelling {
     failure: Option<Error>,
 }
 
+impl Cancelling {
+    pub(super) fn failure(&self) -> Option<&Error> {
+        self.failure.as_ref()
+    }
+}
+
 /// The agent's answer to the prompt.
 #[derive(Debug)]
 struct Answered {
@@ -96,6 +104,8 @@ pub(super) struct ActiveTurn {
     budget_deadline: Option<Instant>,
     steps: i64,
     pub(super) text: String,
+    /// The messages of the text.
+    messages: Messages,
     /// The last text of an earlier step.
     former_text: String,
     /// The number of bytes of the text that are left out.
@@ -117,6 +127,8 @@ pub(super) struct ActiveTurn {
     pub(super) prior_steps: i64,
     /// Whether it was cancelled after the agent had ended it.
     is_left: bool,
+    /// The last plan of the agent.
+    pub(super) plan: Option<Box<Plan>>,
     /// The shapes of the pieces of its texts.
     pub(super) shapes: Shapes,
 }
@@ -148,8 +160,14 @@ impl ActiveTurn {
                 self.steps += 1;
                 self.begin_text();
             }
-            Event::ContentPart(ContentPart::Text(part)) => self.take_text(&part.text),
+            Event::ContentPart(ContentPart::Text(part)) => {
+                if self.messages.is_next(part) {
+                    self.take_text(MESSAGE_BREAK);
+                }
+                self.take_text(&part.text);
+            }
             Event::ToolResult(_) if !self.reports_steps => self.begin_text(),
+            Event::Plan(plan) => self.take_plan(plan),
             Event::TurnEnd(_) => self.ended = true,
             _ => {}
         }
@@ -162,6 +180,7 @@ impl ActiveTurn {
             self.former_text = text;
         }
         self.cut = 0;
+        self.messages = Messages::default();
     }
 
     pub(super) fn take_text(&mut self, text: &str) {
@@ -315,6 +334,7 @@ impl Connection {
                     budget_deadline,
                     steps: 0,
                     text: String::new(),
+                    messages: Messages::default(),
                     former_text: String::new(),
                     cut: 0,
                     reports_steps: self.dialect.reports_steps(),
@@ -326,6 +346,7 @@ impl Connection {
                     output,
                     prior_steps: 0,
                     is_left: false,
+                    plan: None,
                     shapes: Shapes::default(),
                 }));
                 if let Some(user_input) = unannounced {
@@ -438,7 +459,8 @@ impl Connection {
                     TurnStatus::Finished
                 });
                 if let Some(turn) = &mut self.turn {
-                    turn.stop_reason = Some(stop_reason.unwrap_or(word));
+                    // Empty if the agent gave no reason.
+                    turn.stop_reason = Some(stop_reason.unwrap_or(word)).filter(|reason| !reason.is_empty());
                 }
                 self.answered(status, steps, now);
             }
@@ -482,6 +504,9 @@ impl Connection {
         let all = counted.saturating_add(turn.prior_steps);
         turn.spent.steps = turn.spent.steps.max(u64::try_from(all).unwrap_or_default());
         self.usage += &usage;
+        if let Some(price) = self.price() {
+            self.cost_estimated(price.of(&usage));
+        }
         self.report_status();
         match failure {
             Some(failure) if status == TurnStatus::Finished && !failure.is_max_steps() => {
@@ -570,6 +595,8 @@ impl Connection {
             tool_calls,
             rejected,
             handler_failures,
+            plan: turn.plan.take().map(|plan| *plan),
+            cost: turn.spent.cost.cost(),
         })
     }
 
@@ -577,6 +604,9 @@ impl Connection {
         self.withdraw_of_turn();
         self.push_held_end();
         let Some(turn) = self.turn.take() else { return };
+        if outcome.is_ok() {
+            self.warn_of_unknown_cost(&turn);
+        }
         if let Some(session) = &mut self.session_budget {
             session.spent.add(&turn.spent(now));
         }

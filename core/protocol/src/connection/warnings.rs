@@ -19,19 +19,35 @@ pub(super) const HANDLERS: &str = "kimi_agent.handlers";
 /// How the bindings report that the host cancelled a handler, for example because its event loop ends.
 const HANDLER_CANCELLED: &str = "cancelled";
 
+/// Returns the text of a failure for the log. The class of an exception is in the traceback that the host logs.
+pub(super) fn logged_failure<'a>(message: &'a str, reported: &'a str) -> &'a str {
+    if reported.ends_with(message) { message } else { reported }
+}
+
 impl Connection {
     /// Returns whether this is to be logged as a warning: only the first time.
     pub(super) fn warns(&mut self, kind: &HandlerKind, name: Option<&str>) -> bool {
         let cut = |name: &str| cut_at(name, MAX_NAME).to_owned();
-        self.warned.len() < MAX_WARNINGS && self.warned.insert((cut(kind.as_str()), name.map(cut)))
+        let warned = self.warned.get_or_insert_default();
+        warned.len() < MAX_WARNINGS && warned.insert((cut(kind.as_str()), name.map(cut)))
+    }
+
+    /// Logs a warning, once a session.
+    pub(super) fn warn_once(&mut self, text: &'static str) {
+        let warned = self.warned.get_or_insert_default();
+        if warned.len() < MAX_WARNINGS && warned.insert((text.to_owned(), None)) {
+            tracing::warn!("{text}");
+        }
     }
 
     pub(super) fn log_failure(&mut self, kind: &HandlerKind, name: Option<&str>, error: &str) {
         // A warning about a missing handler has no name, or the name of an unknown tool.
         let handler = kind.as_str();
-        let answer = match kind {
-            HandlerKind::Output => "the model gets the error, and can return another value",
-            _ => "the agent got the default answer",
+        let events = "HandlerFailed events report each failure, this log the first";
+        let (answer, further) = match kind {
+            HandlerKind::Output => ("the model gets the error, and can return another value", events),
+            HandlerKind::Event => ("it gets the next event", "Further failures are records of the level debug"),
+            _ => ("the agent got the default answer", events),
         };
         if error == HANDLER_CANCELLED {
             tracing::debug!(target: HANDLERS, handler, name, "a handler was cancelled; {answer}");
@@ -41,7 +57,7 @@ impl Connection {
                 handler,
                 name,
                 error,
-                "a handler failed; {answer}. HandlerFailed events report each failure, this log the first"
+                "a handler failed; {answer}. {further}"
             );
         } else {
             tracing::debug!(target: HANDLERS, handler, name, error, "a handler failed again");

@@ -1,8 +1,10 @@
 //! The agents that are known by the name of their program: how each is started with ACP, and how it is installed.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 
+use super::Release;
 use crate::messages::ServerInfo;
 
 /// An agent of another vendor.
@@ -16,6 +18,8 @@ pub struct KnownAgent {
     pub args: &'static [&'static str],
     /// How to install it, after "to install it, ".
     pub install: &'static str,
+    /// The arguments with which the program logs in, in a terminal. Empty if it has no such command.
+    pub login: &'static [&'static str],
 }
 
 /// A program of an agent that speaks ACP only through another program.
@@ -27,22 +31,25 @@ pub struct NeedsAdapter {
 
 /// All of them speak ACP. To add an agent, add a row.
 pub const KNOWN_AGENTS: &[KnownAgent] = &[
-    agent("Gemini CLI", &["gemini"], &["--acp"], "run `npm install -g @google/gemini-cli`"),
+    agent("Gemini CLI", &["gemini"], &["--acp"], "run `npm install -g @google/gemini-cli`", &[]),
     agent(
         "Claude Code",
         &["claude-agent-acp", "claude-code-acp"],
         &[],
         "run `npm install -g @agentclientprotocol/claude-agent-acp`",
+        // It names its logins over ACP.
+        &[],
     ),
-    agent("Codex", &["codex-acp"], &[], "run `npm install -g @agentclientprotocol/codex-acp`"),
-    agent("Qwen Code", &["qwen"], &["--acp"], "run `npm install -g @qwen-code/qwen-code`"),
-    agent("OpenCode", &["opencode"], &["acp"], "run `npm install -g opencode-ai`"),
-    agent("GitHub Copilot CLI", &["copilot"], &["--acp"], "run `npm install -g @github/copilot`"),
-    agent("Auggie", &["auggie"], &["--acp"], "run `npm install -g @augmentcode/auggie`"),
-    agent("Cline", &["cline"], &["--acp"], "run `npm install -g cline`"),
-    agent("Goose", &["goose"], &["acp"], "see https://block.github.io/goose"),
-    agent("Cursor", &["cursor-agent"], &["acp"], "see https://cursor.com/docs/cli"),
-    agent("Mistral Vibe", &["vibe-acp"], &[], "run `uv tool install mistral-vibe`"),
+    agent("Codex", &["codex-acp"], &[], "run `npm install -g @agentclientprotocol/codex-acp`", &["cli", "login"]),
+    agent("Qwen Code", &["qwen"], &["--acp"], "run `npm install -g @qwen-code/qwen-code`", &["auth"]),
+    agent("OpenCode", &["opencode"], &["acp"], "run `npm install -g opencode-ai`", &["auth", "login"]),
+    agent("GitHub Copilot CLI", &["copilot"], &["--acp"], "run `npm install -g @github/copilot`", &["login"]),
+    agent("Auggie", &["auggie"], &["--acp"], "run `npm install -g @augmentcode/auggie`", &["login"]),
+    agent("Cline", &["cline"], &["--acp"], "run `npm install -g cline`", &["auth"]),
+    agent("Goose", &["goose"], &["acp"], "see https://block.github.io/goose", &["configure"]),
+    agent("Cursor", &["cursor-agent"], &["acp"], "see https://cursor.com/docs/cli", &["login"]),
+    agent("Mistral Vibe", &["vibe-acp"], &[], "run `uv tool install mistral-vibe`", &["--setup"]),
+    agent("fast-agent", &["fast-agent-acp"], &[], "run `uv tool install fast-agent-mcp`", &[]),
 ];
 
 const NEED_ADAPTERS: &[NeedsAdapter] = &[
@@ -63,17 +70,46 @@ pub(super) fn sends_past_late(server: Option<&ServerInfo>) -> bool {
     server.is_some_and(|server| SEND_PAST_LATE.contains(&&*server.name))
 }
 
+/// Releases of Kimi Code that open no session with an MCP server that a command starts, in any form. They answer that the
+/// server "does not declare a runtime identity".
+const REFUSE_MCP_COMMANDS: Range<Release> = Release::new(0, 37)..Release::new(0, 39);
+
+/// Returns whether the agent refuses sessions with an MCP server that a command starts.
+pub(super) fn refuses_mcp_commands(server: Option<&ServerInfo>) -> bool {
+    server.is_some_and(|server| {
+        server.name == "Kimi Code CLI"
+            && Release::parse(&server.version).is_some_and(|release| REFUSE_MCP_COMMANDS.contains(&release))
+    })
+}
+
 /// Agents that report the tokens of a turn over ACP, by the names that they send. ACP itself has no place for tokens.
-const REPORT_TOKENS: [&str; 4] = ["Claude Agent", "Gemini CLI", "OpenCode", "Qwen Code"];
+const REPORT_TOKENS: [&str; 5] = ["Claude Agent", "Gemini CLI", "Mistral Vibe", "OpenCode", "Qwen Code"];
 
 /// Whether the agent reports the tokens of a turn over ACP.
 pub(super) fn reports_tokens(server: Option<&ServerInfo>) -> bool {
     server.is_some_and(|server| REPORT_TOKENS.contains(&&*server.name))
 }
 
+/// Agents that report the cost of the session over ACP, by the names that they send.
+const REPORT_COST: [&str; 2] = ["Claude Agent", "OpenCode"];
+
+/// Returns whether the agent reports the cost of the session over ACP.
+pub(super) fn reports_cost(server: Option<&ServerInfo>) -> bool {
+    server.is_some_and(|server| REPORT_COST.contains(&&*server.name))
+}
+
+/// Agents whose tokens in an answer are those of the session so far, by the names that they send.
+const COUNT_SESSION: [&str; 1] = ["Mistral Vibe"];
+
+/// Returns whether the tokens that the agent reports are those of the session so far, and not of the turn.
+pub(super) fn counts_session(server: Option<&ServerInfo>) -> bool {
+    server.is_some_and(|server| COUNT_SESSION.contains(&&*server.name))
+}
+
 /// Agents that speak ACP and refuse to open a session without a login, by the names that they send. Others may open the
 /// session, and refuse the first prompt.
-const CHECK_LOGIN: [&str; 3] = ["Kimi Code CLI", "Gemini CLI", "Qwen Code"];
+const CHECK_LOGIN: [&str; 7] =
+    ["Kimi Code CLI", "Gemini CLI", "Qwen Code", "Mistral Vibe", "cline", "Copilot", "Auggie Agent"];
 
 /// Returns whether an open session means that the agent has a login.
 pub fn checks_login(server: Option<&ServerInfo>, protocol_version: &str) -> bool {
@@ -85,8 +121,21 @@ const fn agent(
     programs: &'static [&'static str],
     args: &'static [&'static str],
     install: &'static str,
+    login: &'static [&'static str],
 ) -> KnownAgent {
-    KnownAgent { name, programs, args, install }
+    KnownAgent { name, programs, args, install, login }
+}
+
+/// The program of Kimi Code and kimi-cli, and the arguments with which both log in.
+const KIMI_LOGIN: (&str, &[&str]) = ("kimi", &["login"]);
+
+/// Returns the arguments with which the program of a known agent logs in, in a terminal. `None` if it has no such command, or is
+/// not known.
+pub fn login_command(program: &Path) -> Option<&'static [&'static str]> {
+    if program_name(program)? == KIMI_LOGIN.0 {
+        return Some(KIMI_LOGIN.1);
+    }
+    KnownAgent::of_program(program).map(|agent| agent.login).filter(|login| !login.is_empty())
 }
 
 impl KnownAgent {
@@ -145,6 +194,16 @@ mod tests {
         assert_eq!(found("/opt/node/bin/opencode"), Some(("OpenCode", &["acp"][..])));
         assert_eq!(found("claude-code-acp"), Some(("Claude Code", &[][..])));
         for other in ["kimi", "claude", "codex", "Gemini", "gemini2", "/opt/gemini/bin/agent", ""] {
+            assert_eq!(found(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn known_login_command_is_found_by_program_name() {
+        let found = |program: &str| login_command(Path::new(program)).map(|words| words.join(" "));
+        assert_eq!(found("kimi").as_deref(), Some("login"));
+        assert_eq!(found("/opt/bin/codex-acp").as_deref(), Some("cli login"));
+        for other in ["gemini", "claude-agent-acp", "unknown", ""] {
             assert_eq!(found(other), None, "{other}");
         }
     }

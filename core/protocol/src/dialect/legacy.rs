@@ -11,6 +11,7 @@ use crate::error::{Error, Result, RpcErrorKind};
 use crate::json::borrowed;
 use crate::jsonrpc::{self, Message, RpcFailure};
 use crate::messages::{BriefDisplayBlock, Content, ContentPart, Event, Json, ServerInfo, ToolResult, ToolReturnValue};
+use crate::resource::as_texts;
 
 /// The protocol's name where a version is asked for.
 const NAME: &str = "legacy";
@@ -159,7 +160,8 @@ impl Dialect for Legacy {
     fn call(&mut self, id: &str, call: &Call) -> Result<Vec<u8>> {
         Ok(match call {
             Call::Prompt(input) => {
-                let only_text = match input {
+                let input = as_texts(input).map_err(|what| self.unsupported(&format!("prompts with {what}")))?;
+                let only_text = match &*input {
                     Content::Text(_) => true,
                     Content::Parts(parts) => parts.iter().all(|part| matches!(part, ContentPart::Text(_))),
                 };

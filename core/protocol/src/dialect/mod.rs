@@ -15,11 +15,16 @@ mod terminal;
 mod version;
 mod wire;
 
-pub use acp::{Acp, Deletion, Listing, SessionParams, SystemPrompt};
+pub use acp::{
+    Acp, AuthMethod, Listing, Login, LoginWay, SessionParams, StoredCall, StoredChange, SystemPrompt, login_question,
+    login_ways,
+};
 pub use agents::{AgentKind, Release};
 pub use capabilities::{Capabilities, PolicyReach, agent_name, unsupported_option};
 pub use kimi_web::{KimiWeb, KimiWebListing, KimiWebParams, kimi_web_deleted, kimi_web_deletion};
-pub use known::{INSTALL_KIMI_CLI, INSTALL_KIMI_CODE, KNOWN_AGENTS, KnownAgent, NeedsAdapter, checks_login};
+pub use known::{
+    INSTALL_KIMI_CLI, INSTALL_KIMI_CODE, KNOWN_AGENTS, KnownAgent, NeedsAdapter, checks_login, login_command,
+};
 pub use legacy::Legacy;
 pub use terminal::{Services, TerminalAnswer, TerminalCall, TerminalExit};
 pub use version::{VersionError, WireVersion};
@@ -62,6 +67,8 @@ pub struct SessionInfo {
     pub title: Option<String>,
     /// When the session was last active, in ISO 8601, if the agent reports it.
     pub updated_at: Option<String>,
+    /// Whether the session is archived, if the agent reports it.
+    pub archived: Option<bool>,
 }
 
 /// An option of a session that can be set while the session is open, for example the model.
@@ -225,6 +232,8 @@ pub struct Handshake {
     pub capabilities: Capabilities,
     /// The session's id, if the agent makes it.
     pub session_id: Option<String>,
+    /// The ways to log in that the agent offers.
+    pub auth_methods: Option<Arc<Vec<AuthMethod>>>,
     /// The options of the session that can be set.
     pub config_options: Arc<Vec<ConfigOption>>,
     /// Whether the agent's records of turns are read. The session sets it.
@@ -235,10 +244,14 @@ impl Handshake {
     /// Returns the counts that the agent reports, those in its records of a turn included.
     pub fn reported(&self) -> Reported {
         if !self.protocol_version.starts_with("acp-") {
-            return Reported { tokens: true, steps: true };
+            return Reported { tokens: true, steps: true, cost: false };
         }
         let in_records = self.reads_records && is_kimi_code(self.server.as_ref());
-        Reported { tokens: in_records || known::reports_tokens(self.server.as_ref()), steps: in_records }
+        Reported {
+            tokens: in_records || known::reports_tokens(self.server.as_ref()),
+            steps: in_records,
+            cost: known::reports_cost(self.server.as_ref()),
+        }
     }
 
     /// Returns whether the agent accepts limits of a turn, as arguments or in its environment.
@@ -254,6 +267,8 @@ pub struct Reported {
     pub tokens: bool,
     /// The steps of a turn, at the latest at its end.
     pub steps: bool,
+    /// The cost of a turn, at the latest at its end.
+    pub cost: bool,
 }
 
 /// Returns whether an agent of ACP is Kimi Code, by its name.
@@ -464,6 +479,8 @@ pub struct CallDetails {
     pub earlier_diffs: Vec<String>,
     /// The title of a request about a command, if it does not agree with the command.
     pub title: Option<String>,
+    /// Hashes of all changes of files that the agent has shown.
+    pub shown: Vec<u64>,
     /// Whether the agent has sent more than is remembered.
     pub is_incomplete: bool,
 }
@@ -474,6 +491,15 @@ impl CallDetails {
         let earlier = [self.earlier_locations.is_empty(), self.earlier_diffs.is_empty(), self.earlier_kinds.is_empty()];
         earlier.contains(&false) || self.title.is_some() || self.is_incomplete
     }
+}
+
+/// The options of a permission request, for a program that passes the request on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OfferedOptions {
+    /// The id of each option, and whether it allows something.
+    pub options: Vec<(String, bool)>,
+    /// Whether each id means one option, and each label says what its option does.
+    pub are_clear: bool,
 }
 
 /// A protocol, as one session speaks it.
@@ -535,6 +561,16 @@ pub trait Dialect: Send + std::fmt::Debug {
         true
     }
 
+    /// Returns the ways to log in that the agent offers.
+    fn auth_methods(&self) -> Arc<Vec<AuthMethod>> {
+        Arc::default()
+    }
+
+    /// Returns the way of the login that the agent has not answered yet.
+    fn pending_login(&self) -> Option<&str> {
+        None
+    }
+
     /// Whether one process can have several sessions, which messages name.
     fn shares_processes(&self) -> bool {
         false
@@ -548,6 +584,16 @@ pub trait Dialect: Send + std::fmt::Debug {
 
     /// Returns the pending call that opens the session, if there is one.
     fn opening_session(&self) -> Option<OpeningSession> {
+        None
+    }
+
+    /// Whether this is the session with this id, or the session of one of its subagents.
+    fn has_session(&self, _session: &str) -> bool {
+        false
+    }
+
+    /// Returns the options of an open permission request.
+    fn offered_options(&self, _rpc_id: &str) -> Option<OfferedOptions> {
         None
     }
 
@@ -630,13 +676,10 @@ pub trait Dialect: Send + std::fmt::Debug {
     /// Returns the error for a refused call, based on the code alone.
     fn failed(&self, call: &Call, failure: RpcFailure) -> Error {
         Error::Rpc(RpcError {
-            kind: self.map_error_code(call, failure.code),
             // Code 0 stands for a failure that the agent reports without a JSON-RPC error.
             rpc_code: Some(failure.code).filter(|code| *code != 0),
-            message: failure.message,
             data: failure.data,
-            hint: None,
-            result: None,
+            ..RpcError::new(self.map_error_code(call, failure.code), failure.message)
         })
     }
 }

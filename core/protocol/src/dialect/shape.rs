@@ -65,7 +65,9 @@ impl Shapes {
             self.0.swap(0, place);
         }
         let event = &self.0.first()?.event;
-        if matches!(event, Event::ContentPart(ContentPart::Text(TextPart { extra, .. })) if extra.is_empty()) {
+        if let Event::ContentPart(ContentPart::Text(TextPart { message_id: None, extra, .. })) = event
+            && extra.is_empty()
+        {
             return Some(Piece::Answer(text));
         }
         let mut event = Box::new(event.clone());
@@ -129,7 +131,7 @@ fn around<'a>(line: &'a [u8], text: &str) -> Option<(&'a [u8], &'a [u8])> {
 mod tests {
     use super::*;
     use crate::dialect::{Acp, Call, Dialect, Incoming, Legacy, Wire, WireVersion};
-    use crate::messages::{ContentPart, ThinkPart};
+    use crate::messages::ContentPart;
 
     /// The bytes around a text, as agents write them: the protocol, the bytes before, the bytes after.
     const AROUND: &[(&str, &str, &str)] = &[
@@ -288,8 +290,7 @@ mod tests {
     fn line_in_which_more_than_text_differs_is_not_learned() {
         let (_, before, after) = AROUND[0];
         let mut shapes = learned(&mut *dialect("wire"), (before, after), &["one"]);
-        let mut event =
-            ContentPart::Think(ThinkPart { think: "two".into(), encrypted: None, extra: Default::default() }).into();
+        let mut event = ContentPart::think("two").into();
         shapes.learn(&line(before, "two", after), &mut event);
         assert_eq!(read(&mut shapes, &line(before, "three", after)), None);
     }

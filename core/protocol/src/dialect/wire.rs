@@ -1,6 +1,8 @@
 //! Wire 1.0 to 1.10. The newest version is nearly the canonical model. This file has the differences of older versions,
 //! and the behaviour of real agents that no version describes.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::{Answer, Call, Capabilities, Dialect, Handshake, Incoming, PolicyReach, WireVersion, unknown};
@@ -8,7 +10,8 @@ use crate::answers::{Approval, HookDecision};
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::json::parsed_object;
 use crate::jsonrpc::{self, Message, Params, RpcFailure};
-use crate::messages::{Event, InitializeResult, Json, ServerInfo, ToolReturnValue, decode_body};
+use crate::messages::{Content, Event, InitializeResult, Json, ServerInfo, ToolReturnValue, decode_body};
+use crate::resource::as_texts;
 
 const METHOD_NOT_FOUND: i64 = -32601;
 
@@ -56,6 +59,11 @@ impl Wire {
 
     fn unsupported(&self, feature: &str) -> Error {
         super::unsupported(self.server.as_ref(), &self.version.to_string(), feature)
+    }
+
+    /// Returns the content with resources as texts. Wire has no resources.
+    fn texts<'a>(&self, input: &'a Content) -> Result<Cow<'a, Content>> {
+        as_texts(input).map_err(|what| self.unsupported(&format!("prompts with {what}")))
     }
 
     /// Returns the agent's capabilities. The version is not enough: kimi-cli 1.14 to 1.19 report Wire 1.3, but support
@@ -191,11 +199,11 @@ impl Dialect for Wire {
                 }
                 jsonrpc::request(id, "initialize", &params)
             }
-            Call::Prompt(input) => jsonrpc::request(id, "prompt", &json!({"user_input": input})),
+            Call::Prompt(input) => jsonrpc::request(id, "prompt", &json!({"user_input": self.texts(input)?})),
             // Agents of 1.0 accept no parameters here, not even an empty object.
             Call::Cancel if self.version == WireVersion::V1_0 => jsonrpc::bare_request(id, "cancel"),
             Call::Cancel => jsonrpc::request(id, "cancel", &json!({})),
-            Call::Steer(input) => jsonrpc::request(id, "steer", &json!({"user_input": input})),
+            Call::Steer(input) => jsonrpc::request(id, "steer", &json!({"user_input": self.texts(input)?})),
             Call::SetPlanMode(on) => jsonrpc::request(id, "set_plan_mode", &json!({"enabled": on})),
             Call::Replay => jsonrpc::request(id, "replay", &json!({})),
             Call::SetConfigOption { .. } | Call::Undo(_) | Call::CancelSubagent(_) => {

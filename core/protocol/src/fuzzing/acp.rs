@@ -266,7 +266,9 @@ impl Books {
             }
             5 => json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "failed", "rawOutput": 3}),
             6 => json!({"sessionUpdate": "current_mode_update", "currentModeId": "plan"}),
-            7 => json!({"sessionUpdate": "usage_update", "used": 7, "size": 100}),
+            7 => {
+                json!({"sessionUpdate": "usage_update", "used": 7, "size": 100, "cost": {"amount": 0.5, "currency": "USD"}})
+            }
             8 => json!({"sessionUpdate": "available_commands_update", "availableCommands": []}),
             _ => json!({"sessionUpdate": "novelty"}),
         };

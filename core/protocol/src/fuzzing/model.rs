@@ -9,7 +9,7 @@ use super::scenario::Spoken;
 use crate::connection::{CallKey, Connection, Output, PromptResult, RequestKey, Scope, TurnKey, TurnStatus};
 use crate::dialect::Capabilities;
 use crate::error::Result;
-use crate::messages::{ContentPart, Event, TokenUsage};
+use crate::messages::{ContentPart, Event, MESSAGE_BREAK, Messages, TokenUsage};
 
 /// The expected effect of a line.
 #[derive(Debug)]
@@ -34,6 +34,7 @@ pub(super) struct Asked {
 struct TurnBooks {
     events: usize,
     text: String,
+    messages: Messages,
     usage: TokenUsage,
     step: u32,
     said_end: bool,
@@ -209,13 +210,7 @@ impl Books {
         } else if let Some(at) = self.of_present.iter().position(|held| held.event == event && held.size <= size) {
             rpc_id = self.of_present.drain(..=at).next_back().and_then(|held| held.rpc_id);
         } else {
-            let ours = match &event {
-                Event::TurnBegin(begin) => begin.synthesized == Some(true),
-                Event::TurnEnd(end) => end.synthesized == Some(true),
-                Event::HandlerFailed(_) | Event::PolicyDecision(_) => true,
-                _ => false,
-            };
-            assert!(ours, "{event:?} comes out of order, {:?} should", self.expected.front());
+            assert!(is_ours(&event), "{event:?} comes out of order, {:?} should", self.expected.front());
         }
         let mut usage = TokenUsage::default();
         let mut seen = &event;
@@ -237,8 +232,14 @@ impl Books {
                 books.events += 1;
                 books.usage += &usage;
                 match &event {
-                    Event::StepBegin(_) => books.text.clear(),
-                    Event::ContentPart(ContentPart::Text(part)) => books.text.push_str(&part.text),
+                    Event::StepBegin(_) => {
+                        books.text.clear();
+                        books.messages = Messages::default();
+                    }
+                    Event::ContentPart(ContentPart::Text(part)) => {
+                        books.text.push_str(if books.messages.is_next(part) { MESSAGE_BREAK } else { "" });
+                        books.text.push_str(&part.text);
+                    }
                     Event::TurnEnd(_) => books.said_end = true,
                     _ => {}
                 }
@@ -347,6 +348,19 @@ fn adds(event: &Event) -> bool {
         Event::ApprovalRequest(request) => request.tool_call.get().is_some(),
         Event::ToolResult(result) => result.tool_call.get().is_some(),
         Event::SubagentEvent(subagent) => adds(&subagent.event),
+        _ => false,
+    }
+}
+
+/// Returns whether the SDK makes such events, of nothing or of another event.
+fn is_ours(event: &Event) -> bool {
+    match event {
+        Event::TurnBegin(begin) => begin.synthesized == Some(true),
+        Event::TurnEnd(end) => end.synthesized == Some(true),
+        Event::HandlerFailed(_) | Event::PolicyDecision(_) | Event::Plan(_) => true,
+        Event::SubagentEvent(subagent) => {
+            matches!(*subagent.event, Event::Plan(_) | Event::SubagentEvent(_)) && is_ours(&subagent.event)
+        }
         _ => false,
     }
 }

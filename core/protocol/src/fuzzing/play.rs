@@ -59,6 +59,7 @@ pub(super) const EVENTS: &[(&str, &str)] = &[
     ("SubagentEvent", r#"{"parent_tool_call_id":"t","event":{"type":"TurnEnd","payload":{}}}"#),
     ("PolicyDecision", r#"{"tool_call":{"id":"t","name":"Shell"},"decision":"deny"}"#),
     ("HandlerFailed", r#"{"handler":"hook","message":"said by the agent"}"#),
+    ("Plan", r#"{"entries":[{"content":"a","status":"pending","priority":"high"}]}"#),
     ("TurnEnd", r#"{"synthesized":true}"#),
     ("ApprovalRequest", r#"{"id":"id-0"}"#),
 ];
@@ -234,7 +235,7 @@ impl Play {
             }
             Step::Unseen(id) => self.connection.answer_undelivered(&format!("id-{}", id % 4), self.now),
             Step::Handle(which, deed) => self.handle(*which, *deed),
-            Step::ObserverFailed => self.connection.observer_failed(HandlerKind::Event, "boom".to_owned()),
+            Step::ObserverFailed => self.connection.observer_failed(HandlerKind::Event, "boom", "boom".to_owned()),
             other => panic!("{other:?} is no deed of the program's"),
         }
     }

@@ -9,6 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::jsonrpc::framing::{MAX_VALUES, has_too_many_values};
+
 pub(crate) mod lenient;
 mod optional;
 pub(crate) mod scan;
@@ -143,12 +145,21 @@ pub fn held_text(json: &str) -> Value {
 /// Parses JSON, or what is nearly JSON: it may have unpaired surrogates, control characters and invalid UTF-8.
 ///
 /// # Errors
-/// Returns the problem that a strict parser finds if the text is neither.
+/// Returns the problem that a strict parser finds if the text is neither. Text with more than 1,048,576 values is an error, too:
+/// it can be a string in a line, whose values the limit of the line does not count.
 pub fn parsed(json: &str) -> serde_json::Result<Value> {
+    if has_too_many_values(json.as_bytes()) {
+        return Err(serde::de::Error::custom(format_args!("more than {MAX_VALUES} values")));
+    }
     match serde_json::from_str(json) {
         Ok(value) if !crate::jsonrpc::is_too_deep(json) => Ok(value),
         strict => lenient::value(json).map_or(strict, Ok),
     }
+}
+
+/// Parses the JSON that a text of a message can be. `None` if it is not JSON, or has more values than a line may have.
+pub(crate) fn of_text(text: &str) -> Option<Value> {
+    Some(text).filter(|text| !has_too_many_values(text.as_bytes())).and_then(|text| serde_json::from_str(text).ok())
 }
 
 /// Returns nearly-JSON as strict JSON. `None` if it is not JSON in this wider sense.
@@ -187,6 +198,21 @@ mod tests {
         assert_eq!(value, json!({"a": [1, "1e999", {"b": "\u{fffd}", "c": "\"["}], "d": true}));
         assert_eq!(held_text(r#"{"\ud800": 1}"#), json!({"\u{fffd}": 1}));
         assert_eq!(held_text("no JSON"), json!("no JSON"));
+    }
+
+    #[test]
+    fn text_with_too_many_values_is_not_decoded() {
+        let list = |commas: usize| format!("[{}0]", "0,".repeat(commas));
+        assert!(parsed(&list(MAX_VALUES - 1)).is_ok());
+        let error = parsed(&list(MAX_VALUES)).unwrap_err();
+        assert_eq!(error.to_string(), "more than 1048576 values");
+        assert!(of_text(&list(MAX_VALUES)).is_none() && of_text(&list(MAX_VALUES - 1)).is_some());
+        // Not the invalid text either, which the lenient parser would read.
+        assert!(parsed(&format!("[\"\\ud800\",{}]", list(MAX_VALUES))).is_err());
+        assert_eq!(
+            parsed(&format!("\"{}\"", ",".repeat(MAX_VALUES + 1))).unwrap().as_str().map(str::len),
+            Some(MAX_VALUES + 1)
+        );
     }
 
     #[test]

@@ -45,6 +45,11 @@ impl<'a> Scanner<'a> {
         Self { rest: text, is_odd: false }
     }
 
+    /// Returns what follows.
+    pub(crate) fn rest(&self) -> &'a str {
+        self.rest
+    }
+
     /// Skips this many bytes, and returns them.
     #[inline]
     fn take(&mut self, length: usize) -> Result<&'a str, NotJson> {
@@ -183,12 +188,18 @@ impl<'a> Scanner<'a> {
     }
 
     fn array(&mut self, depth: usize) -> Result<(), NotJson> {
+        self.items(|scanner| scanner.skip(depth + 1))
+    }
+
+    /// Reads a list. `item` must read each value.
+    #[inline]
+    pub(crate) fn items(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), NotJson>) -> Result<(), NotJson> {
         self.expect(b'[')?;
         if self.peek() == Some(b']') {
             return self.expect(b']');
         }
         loop {
-            self.skip(depth + 1)?;
+            item(self)?;
             if !self.has_next(b']')? {
                 return Ok(());
             }

@@ -17,6 +17,59 @@ pub fn has_memory_for(bytes: usize) -> bool {
     Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
 }
 
+/// The limit of values in a line, and in JSON that a line has as text. Decoded, small values take many times the memory of their
+/// text.
+pub const MAX_VALUES: usize = 1 << 20;
+/// The memory of a decoded value, in bytes, at least.
+const VALUE: usize = 64;
+/// The number of values whose memory does not count.
+const FEW: usize = 1 << 10;
+
+/// Returns whether JSON has more values than are decoded.
+pub fn has_too_many_values(json: &[u8]) -> bool {
+    // Each value has a byte of its own.
+    json.len() > MAX_VALUES && has_more_values(json, MAX_VALUES)
+}
+
+/// Returns whether JSON has more values than `max`. Strings are skipped; text that is not JSON may count differently.
+pub fn has_more_values(json: &[u8], max: usize) -> bool {
+    values(json, max) > max
+}
+
+/// Returns the memory that JSON takes when it is decoded, in bytes: the length of its text, or more if it has many small values.
+pub fn decoded_size(json: &[u8]) -> usize {
+    json.len().max(values(json, MAX_VALUES).saturating_sub(FEW) * VALUE)
+}
+
+/// Counts the values of JSON, until there are more than `max`.
+fn values(json: &[u8], max: usize) -> usize {
+    let (mut rest, mut values) = (json, 0);
+    loop {
+        let quote = memchr::memchr(b'"', rest);
+        let (plain, from_quote) = rest.split_at(quote.unwrap_or(rest.len()));
+        values += memchr::memchr3_iter(b',', b'[', b'{', plain).count();
+        let Some(mut string) = from_quote.get(1..).filter(|_| values <= max) else { return values };
+        loop {
+            match memchr::memchr2(b'"', b'\\', string) {
+                Some(at) if string[at] == b'"' => {
+                    rest = &string[at + 1..];
+                    break;
+                }
+                Some(at) => string = string.get(at + 2..).unwrap_or_default(),
+                None => return values,
+            }
+        }
+    }
+}
+
+/// Makes the error for a line with too many values.
+pub fn too_many_values(max: usize) -> Error {
+    Error::Protocol(format!(
+        "the agent sent a line with more than {max} JSON values. The session is closed; open a new one with the same `session_id` \
+         to continue the conversation"
+    ).into())
+}
+
 /// Makes the error for a line that the memory cannot hold.
 pub fn no_memory(size: usize) -> Error {
     Error::Protocol(format!(
@@ -178,6 +231,28 @@ impl LineBuffer {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn values_are_counted_outside_of_strings() {
+        use super::has_more_values;
+        let list = format!("{{\"a,[{{\\\"\":[{}0]}}", "0,".repeat(10));
+        // The object, the list and ten commas.
+        assert!(has_more_values(list.as_bytes(), 11) && !has_more_values(list.as_bytes(), 12));
+        let text = format!("{{\"text\":\"{}\"}}", ",\\\"[{".repeat(1000));
+        assert!(!has_more_values(text.as_bytes(), 1));
+        for odd in ["", "\"", "\"\\", "{\"a\\"] {
+            assert!(!has_more_values(odd.as_bytes(), 1));
+        }
+    }
+
+    #[test]
+    fn many_small_values_take_more_than_their_text() {
+        assert_eq!(decoded_size(br#"{"command":"ls"}"#), 16);
+        assert_eq!(decoded_size("x".repeat(100_000).as_bytes()), 100_000);
+        assert_eq!(decoded_size(format!("[{}0]", "0,".repeat(100_000)).as_bytes()), (100_001 - 1024) * 64);
+        let many = format!("[{}0]", "0,".repeat(MAX_VALUES));
+        assert!(has_too_many_values(many.as_bytes()) && !has_too_many_values(&many.as_bytes()[..MAX_VALUES]));
+    }
+
     use super::*;
 
     #[test]

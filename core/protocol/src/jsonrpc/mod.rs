@@ -12,6 +12,10 @@ use crate::json::scan::{self, NotJson, Scanner};
 use crate::json::{Json, object};
 
 pub mod framing;
+mod noise;
+pub mod relayed;
+
+pub use noise::split;
 
 /// A message of JSON-RPC, borrowed from its line. Parameters and results are slices of the line, not yet decoded.
 #[derive(Clone, Debug)]
@@ -101,10 +105,16 @@ struct Members<'a> {
 
 impl<'a> Members<'a> {
     fn scan(text: &'a str) -> Result<Self, NotJson> {
+        Self::scan_named(text, |_| {})
+    }
+
+    /// Scans an object. `named` gets the name of each member.
+    fn scan_named(text: &'a str, mut named: impl FnMut(&str)) -> Result<Self, NotJson> {
         let mut members = Self::default();
         let mut scanner = Scanner::new(text);
         scanner.object(|name, scanner| {
             let name = name.decode();
+            named(name.as_deref().unwrap_or_default());
             let slot = match name.as_deref() {
                 Some("id") => &mut members.id,
                 Some("method") => &mut members.method,
@@ -233,6 +243,7 @@ pub fn parse(line: &[u8]) -> Message<'_> {
 /// Reads a line of an agent. If only a lenient parser accepts the line, `rewritten` gets it as strict JSON, from which the
 /// message borrows.
 pub fn read<'a>(line: &'a [u8], rewritten: &'a mut Option<String>) -> Message<'a> {
+    let line = noise::without_terminal_codes(line);
     let (message, is_odd) = parse_strictly(line);
     let read = if is_odd { lenient::rewrite(line, Huge::Kept) } else { None };
     match read {

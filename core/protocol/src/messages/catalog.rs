@@ -15,6 +15,8 @@ pub const OVER_ACP: &[&str] = &[
     "CompactionBegin",
     "CompactionEnd",
     "StatusUpdate",
+    "PlanDisplay",
+    "Plan",
     "ContentPart",
     "ToolCall",
     "ToolCallPart",

@@ -138,6 +138,8 @@ events! {{
     Notification,
     /// A plan for the user.
     PlanDisplay,
+    /// The agent's plan, as a list of entries.
+    Plan,
     /// Hooks are running.
     HookTriggered,
     /// Hooks have run.

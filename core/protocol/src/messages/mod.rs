@@ -4,6 +4,7 @@
 mod macros;
 
 pub mod added;
+mod breaks;
 pub mod catalog;
 #[doc(hidden)]
 pub mod description;
@@ -13,6 +14,8 @@ pub mod value;
 
 pub use crate::json::Json;
 pub use added::{Added, written_for_host};
+#[doc(hidden)]
+pub use breaks::{MESSAGE_BREAK, Messages};
 pub use event_union::{Event, decode_body};
 pub use types::*;
 pub use value::{Extra, Node, Reflect, TypeRef};

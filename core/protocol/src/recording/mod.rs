@@ -136,12 +136,15 @@ const FIXED: &[&str] = &[
 fn write_redacted(out: &mut Vec<u8>, entry: &impl Serialize, redactor: &Redactor) {
     // The entries are maps with text as keys, so they cannot fail to be encoded.
     let Ok(json) = serde_json::to_string(entry) else { return };
-    let mut begin = "{\"";
+    let (mut begin, mut is_policy) = ("{\"", false);
     let written = for_each_member(&json, |name, value| {
+        is_policy |= name.written() == "type" && value == "\"policy\"";
         for part in [begin.as_bytes(), name.written().as_bytes(), b"\":"] {
             out.extend_from_slice(part);
         }
-        match FIXED.contains(&name.written()) {
+        // The reason of a decision quotes the call.
+        let is_fixed = FIXED.contains(&name.written()) && !(is_policy && name.written() == "reason");
+        match is_fixed {
             true => out.extend_from_slice(value.as_bytes()),
             false => out.extend_from_slice(&redactor.redacted_json(&redactor.readable(value.as_bytes()))),
         }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::keys::{DIGEST, is_of_name, name_with_password};
 use super::redact::{MASK, SHORTEST};
+use crate::json::of_text;
 
 /// Parts of the name of an argument, a variable or a parameter whose value is a secret.
 const SECRET_PARTS: [&str; 5] = ["credential", "passphrase", "passwd", "password", "secret"];
@@ -243,7 +244,7 @@ fn mask_named(name: &str, value: &mut Value) -> usize {
 
 /// Returns the value of a text that is a list or an object in JSON.
 fn json_of(text: &str) -> Option<Value> {
-    text.trim_start().starts_with(['{', '[']).then(|| serde_json::from_str(text).ok()).flatten()
+    text.trim_start().starts_with(['{', '[']).then(|| of_text(text)).flatten()
 }
 
 /// Returns the part of an argument that is a secret according to its name: after `=`, after `:`, or after the argument

@@ -116,7 +116,19 @@ fn is_fixed(name: &[u8]) -> bool {
     is_id(name)
         || matches!(
             name,
-            b"jsonrpc" | b"name" | b"status" | b"role" | b"kind" | b"timestamp" | b"epoch" | b"mimeType" | b"state"
+            b"jsonrpc"
+                | b"name"
+                | b"status"
+                | b"role"
+                | b"kind"
+                | b"timestamp"
+                | b"epoch"
+                | b"mimeType"
+                | b"state"
+                // A path is whole: `/` before the working directory is not its beginning.
+                | b"cwd"
+                | b"path"
+                | b"uri"
         )
 }
 

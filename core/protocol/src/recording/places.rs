@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::names::{
     FOLDER_PLACEHOLDER, KEPT_IN_URLS, LITERAL_PLACEHOLDER, ascii_slug, folder_id, path_in_url, posix, slug,
 };
+use crate::json::of_text;
 
 /// The names of placeholders, each with a directory of this machine.
 #[derive(Clone, Debug)]
@@ -97,7 +98,7 @@ impl Places {
 
     fn fill_nested(&self, text: &str) -> String {
         if text.trim_start().starts_with(['{', '['])
-            && let Ok(mut value) = serde_json::from_str::<Value>(text)
+            && let Some(mut value) = of_text(text)
         {
             self.fill_value(&mut value);
             return value.to_string();

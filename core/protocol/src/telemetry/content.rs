@@ -52,6 +52,10 @@ fn part(part: &ContentPart) -> Value {
         ContentPart::ImageUrl(part) => media("image", &part.image_url.url),
         ContentPart::AudioUrl(part) => media("audio", &part.audio_url.url),
         ContentPart::VideoUrl(part) => media("video", &part.video_url.url),
+        ContentPart::Resource(part) => match part.as_text() {
+            Some(text) => text_part(&text),
+            None => media("document", &part.uri),
+        },
         ContentPart::Unknown(part) => json!({"type": part.kind}),
     }
 }

@@ -9,7 +9,10 @@ use super::{
 };
 use crate::connection::{PromptResult, TurnStatus};
 use crate::error::{Error, Result};
-use crate::messages::{ContentPart, Event, StepBegin, StepRetry, TokenUsage, ToolCall, ToolCallRequest, ToolResult};
+use crate::messages::{
+    ContentPart, Event, MESSAGE_BREAK, Messages, StepBegin, StepRetry, TokenUsage, ToolCall, ToolCallRequest,
+    ToolResult,
+};
 
 /// The limit of open tool calls of an agent that have a span, of subagents of a turn, and of calls in the output of a step.
 const MAX_OPEN: usize = 1024;
@@ -49,6 +52,8 @@ struct Chat {
     interrupted: Option<u64>,
     calls_tools: bool,
     text: String,
+    /// The messages of the text.
+    messages: Messages,
     calls: Vec<serde_json::Value>,
 }
 
@@ -252,6 +257,7 @@ impl TurnTrace {
             interrupted: None,
             calls_tools: false,
             text: String::new(),
+            messages: Messages::default(),
             calls: Vec::new(),
         });
     }
@@ -420,6 +426,9 @@ impl Chat {
             && self.text.len() < MAX_TEXT
             && let ContentPart::Text(part) = part
         {
+            if self.messages.is_next(part) {
+                self.text.push_str(MESSAGE_BREAK);
+            }
             self.text.push_str(cut(&part.text));
         }
     }

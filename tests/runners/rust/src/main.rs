@@ -9,6 +9,7 @@
 
 mod behaviour;
 mod case;
+mod input;
 mod program;
 mod recorded;
 #[path = "../../../telemetry/rust/src/recorder.rs"]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kimi_agent::testing::{ScriptedAgent, scripted_agent};
-use kimi_agent::wire::{Content, Event};
+use kimi_agent::wire::Event;
 use kimi_agent::{
     Agent, Budget, ConfigOption, ConfigValue, Error, Executable, HandlerError, PromptOptions, Result, Session,
     SessionInfo, SessionOptions, Turn,
@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::behaviour::{Records, agent_options, options, prompt_output};
 use crate::case::{Case, Problem, text};
+use crate::input::input;
 use crate::recorder::Recorder;
 use crate::trace::{detailed_outcome, outcome, print, print_done, print_error, print_event, print_tool_call};
 use crate::turns::Held;
@@ -82,12 +83,36 @@ impl<'a> Player<'a> {
             "open" => self.open(op).await?,
             "open_agent" => self.open_agent(op),
             "list_sessions" => {
-                let listed = self.agent(op)?.list_sessions(op["work_dir"].as_str().map(Path::new)).await;
-                listed.map(|sessions| json!({"sessions": sessions.iter().map(listed_session).collect::<Vec<_>>()}))
+                let (agent, work_dir) = (self.agent(op)?, op["work_dir"].as_str().map(Path::new));
+                let listed = match op["archived"] == true {
+                    true => agent.list_archived_sessions(work_dir).await,
+                    false => agent.list_sessions(work_dir).await,
+                };
+                let fact = |session: &SessionInfo| {
+                    let mut fact = listed_session(session);
+                    if !op["archived"].is_null() {
+                        fact["archived"] = json!(session.archived);
+                    }
+                    fact
+                };
+                listed.map(|sessions| json!({"sessions": sessions.iter().map(fact).collect::<Vec<_>>()}))
             }
             "delete_session" => {
                 let deleted = self.past(op, "of").ok_or("`of` must name a session")?;
                 self.agent(op)?.delete_session(deleted).await.map(|()| Value::Null)
+            }
+            "rename_session" => {
+                let (renamed, title) = (self.past(op, "of").ok_or("`of` must name a session")?, text(op, "title")?);
+                let stored = self.agent(op)?.rename_session(renamed, title).await;
+                stored.map(|title| json!({"title": title}))
+            }
+            "archive_session" => {
+                let archived = self.past(op, "of").ok_or("`of` must name a session")?;
+                self.agent(op)?.archive_session(archived).await.map(|()| Value::Null)
+            }
+            "unarchive_session" => {
+                let unarchived = self.past(op, "of").ok_or("`of` must name a session")?;
+                self.agent(op)?.unarchive_session(unarchived).await.map(|()| Value::Null)
             }
             "close_agent" => {
                 let agent = self.agent(op)?;
@@ -140,7 +165,10 @@ impl<'a> Player<'a> {
             }
             "cancel_session" => self.session(op)?.cancel().await.map(|()| Value::Null),
             "cancel" => self.held(op)?.cancel().await?.map(|()| Value::Null),
-            "steer" => self.held(op)?.steer(input(op)?).await?.map(|()| Value::Null),
+            "steer" => match input(op)? {
+                Ok(input) => self.held(op)?.steer(input).await?.map(|()| Value::Null),
+                Err(error) => Err(error),
+            },
             "cancel_subagent" => {
                 let subagent = op["subagent"].as_str().ok_or("`subagent` must be text")?;
                 self.held(op)?.cancel_subagent(subagent.to_owned()).await?.map(|()| Value::Null)
@@ -204,7 +232,7 @@ impl<'a> Player<'a> {
                 wait_file(Path::new(text(op, "path")?)).await;
                 Ok(Value::Null)
             }
-            "touch" => touch(Path::new(text(op, "path")?))?,
+            "touch" => touch(Path::new(text(op, "path")?), op["text"].as_str().unwrap_or_default())?,
             "read" => Ok(json!({"content": std::fs::read_to_string(text(op, "path")?).ok()})),
             "exists" => Ok(json!({"exists": Path::new(text(op, "path")?).exists()})),
             "wait_outside" => self.wait_outside(text(op, "until")?).await?,
@@ -488,7 +516,10 @@ fn name(op: &Value) -> String {
 
 /// What `prompt` and `one_shot` say, with the options of the prompt in seconds.
 fn prompt_options(op: &Value, records: &Records) -> Result<Result<PromptOptions>, Problem> {
-    let mut prompt = PromptOptions::new(input(op)?);
+    let mut prompt = match input(op)? {
+        Ok(input) => PromptOptions::new(input),
+        Err(error) => return Ok(Err(error)),
+    };
     for (name, value) in op["prompt_options"].as_object().into_iter().flatten() {
         if name == "budget" {
             prompt = prompt.budget(budget(value)?);
@@ -514,10 +545,6 @@ fn prompt_options(op: &Value, records: &Records) -> Result<Result<PromptOptions>
 fn budget(value: &Value) -> Result<Budget, Problem> {
     let limits = value.as_object().cloned().ok_or("a budget is an object")?;
     parse_budget(limits, Naming::Snake)
-}
-
-fn input(op: &Value) -> Result<Content, Problem> {
-    serde_json::from_value(op["input"].clone()).map_err(|error| format!("`input`: {error}"))
 }
 
 /// Prints an event, and keeps a request for `respond`.
@@ -566,6 +593,6 @@ fn run(op: &Value) -> Result<Result<Value>, Problem> {
     }
 }
 
-fn touch(path: &Path) -> Result<Result<Value>, Problem> {
-    std::fs::write(path, "").map(|()| Ok(Value::Null)).map_err(|error| format!("{}: {error}", path.display()))
+fn touch(path: &Path, content: &str) -> Result<Result<Value>, Problem> {
+    std::fs::write(path, content).map(|()| Ok(Value::Null)).map_err(|error| format!("{}: {error}", path.display()))
 }

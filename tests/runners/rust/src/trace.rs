@@ -71,6 +71,11 @@ pub(crate) fn print_error(op: &Value, error: &Error) {
         let told = |name: &str| fields.get(name).filter(|value| !value.is_null()).cloned();
         let names = ["message", "data", "stderr", "steps", "counter", "limit", "used", "attempts", "text", "errors"];
         line["fields"] = names.into_iter().filter_map(|name| Some((name.to_owned(), told(name)?))).collect();
+        if let Error::Rpc(answer) = error
+            && !answer.methods.is_empty()
+        {
+            line["fields"]["methods"] = json!(*answer.methods);
+        }
         if let Error::BudgetExceeded(exceeded) = error {
             line["fields"]["result"] = outcome(&exceeded.result);
         }
@@ -114,6 +119,12 @@ pub(crate) fn detailed_outcome(result: &PromptResult) -> Value {
     line["tool_calls"] = calls;
     line["rejected"] = json!(result.rejected);
     line["handler_failures"] = json!(result.handler_failures);
+    if let Some(plan) = &result.plan {
+        line["plan"] = json!(plan);
+    }
+    if let Some(cost) = &result.cost {
+        line["cost"] = json!(cost);
+    }
     line
 }
 

@@ -5,7 +5,9 @@
 //! mistake. Tests compare the messages with recordings of the real agent.
 
 mod extensions;
+mod login;
 mod records;
+mod stored;
 mod words;
 
 #[cfg(test)]
@@ -22,7 +24,7 @@ use crate::messages::Event;
 use extensions::STEERING;
 use records::Records;
 pub(super) use words::text_of;
-use words::{chunk, content, diff, ended, form, kind_of, past, text_block};
+use words::{chunk, content, diff, ended, form, kind_of, past, plan, plan_of, plan_text, text_block};
 
 const MODES: [(&str, &str); 4] = [("default", "Default"), ("plan", "Plan"), ("auto", "Auto"), ("yolo", "YOLO")];
 const INVALID_REQUEST: i64 = -32600;
@@ -45,6 +47,8 @@ pub(crate) struct Acp {
     has_forms: bool,
     /// Whether the client reads the sessions of subagents.
     has_subagents: bool,
+    /// Whether the client reads several plans.
+    has_plans: bool,
     /// The sessions of subagents that were announced.
     subagents: Vec<String>,
     /// The session's files, if the agent writes them.
@@ -225,16 +229,25 @@ impl Acp {
                 self.waits(id, false);
                 let mut updates: Vec<Value> = self.begin(id).into_iter().collect();
                 updates.push(ended(&self.shown(id), &payload["return_value"]));
+                updates.extend(plan_of(&payload["return_value"]));
                 updates
             }
+            "Plan" => plan(payload, self.has_plans).into_iter().collect(),
+            "PlanDisplay" if self.has_plans => vec![plan_text(payload)],
             "StatusUpdate" => {
                 if let Some(tokens) = payload["context_tokens"].as_i64() {
                     self.context = Some((tokens, payload["max_context_tokens"].as_i64().unwrap_or(0)));
                 }
-                match payload["plan_mode"].as_bool() {
+                let mut updates = match payload["plan_mode"].as_bool() {
                     Some(on) => self.enter(if on { "plan" } else { "default" }),
                     None => Vec::new(),
+                };
+                if payload["cost"].is_object() {
+                    let (used, size) = self.context.unwrap_or_default();
+                    let cost = json!({"amount": payload["cost"]["amount"], "currency": payload["cost"]["currency"]});
+                    updates.push(json!({"sessionUpdate": "usage_update", "used": used, "size": size, "cost": cost}));
                 }
+                updates
             }
             _ if Event::EVENT_TYPES.contains(&kind) => Vec::new(),
             _ => {
@@ -356,6 +369,7 @@ impl Server {
         {
             return Err(unknown_session());
         }
+        self.check_login(method)?;
         match method {
             "initialize" => {
                 self.acp.has_forms =
@@ -365,21 +379,23 @@ impl Server {
                     "protocolVersion": 1,
                     "agentCapabilities": {
                         "loadSession": true,
-                        "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
+                        "promptCapabilities": {"image": true, "audio": false, "embeddedContext": self.profile.embedded_context},
                         "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}, "fork": {},
-                            "additionalDirectories": {}, "systemPrompt": {"mode": {"override": {}}}},
+                            "title": {}, "archive": {}, "additionalDirectories": {}, "systemPrompt": {"mode": {"override": {}}}},
                         // The scripted agent has no MCP client, so it does not get the program's tools.
                         "mcpCapabilities": {"http": false, "sse": false},
                     },
-                    "authMethods": [],
+                    "authMethods": self.login_methods(params),
                     "agentInfo": {"name": server.name, "version": server.version},
                 });
                 if self.profile.steer {
                     answer["_meta"] = json!({"steering": {"supported": true}});
                 }
                 self.acp.has_subagents = params["clientCapabilities"]["subagents"].is_object();
+                self.acp.has_plans = params["clientCapabilities"]["plan"].is_object();
                 self.respond(id, answer);
             }
+            "authenticate" => self.authenticate(id, text("methodId").unwrap_or_default())?,
             "session/new" => {
                 let work_dir = text("cwd").ok_or_else(|| missing("cwd"))?;
                 params.get("mcpServers").and_then(Value::as_array).ok_or_else(|| missing("mcpServers"))?;
@@ -397,16 +413,19 @@ impl Server {
                 self.respond(id, self.acp.opened(method == "session/fork"));
                 self.tell_commands();
             }
-            "session/list" => {
-                self.respond(id, json!({"sessions": self.acp.sessions.list(text("cwd"))}));
-            }
-            "session/close" | "session/delete" => {
+            "session/list" => self.list_acp(id, params)?,
+            "session/set_title" => self.rename_acp(id, session, text("title").unwrap_or_default())?,
+            "session/unarchive" => self.archive_acp(id, session, false)?,
+            "session/close" | "session/delete" | "session/archive" => {
                 let is_own = self.acp.has(session);
                 self.acp.sessions.close(session);
-                if method == "session/delete" && !self.acp.sessions.delete(session) {
+                if method == "session/archive" {
+                    self.archive_acp(id, session, true)?;
+                } else if method == "session/delete" && !self.acp.sessions.delete(session) {
                     return Err(unknown_session());
+                } else {
+                    self.respond(id, json!({}));
                 }
-                self.respond(id, json!({}));
                 if is_own {
                     self.acp.session = None;
                     return Ok(self.is_running().then_some(Incoming::Cancel));

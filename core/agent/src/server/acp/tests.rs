@@ -217,7 +217,10 @@ fn calls_are_answered_and_refused() {
         listed[0]["result"]["sessions"].as_array().into_iter().flatten().map(|it| &it["sessionId"]).collect();
     assert_eq!(ids, [&id, &other]);
     let listed = answers(&mut server, "session/list", json!({"cwd": "/other"}));
-    assert_eq!(listed[0]["result"]["sessions"], json!([{"sessionId": other, "cwd": "/other", "title": null}]));
+    assert_eq!(
+        listed[0]["result"]["sessions"],
+        json!([{"sessionId": other, "cwd": "/other", "title": null, "archived": false}])
+    );
     answers(&mut server, "session/close", json!({"sessionId": id}));
     assert_eq!(refused(&mut server, "session/close", json!({"sessionId": id})), INVALID_PARAMS);
     answers(&mut server, "session/delete", json!({"sessionId": id}));

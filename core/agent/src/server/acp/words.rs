@@ -87,7 +87,11 @@ pub(super) fn chunk(part: &Value) -> Option<Value> {
         "think" => ("agent_thought_chunk", json!({"type": "text", "text": part["think"]})),
         _ => ("agent_message_chunk", block(part)?),
     };
-    Some(json!({"sessionUpdate": kind, "content": content}))
+    let mut update = json!({"sessionUpdate": kind, "content": content});
+    if let Some(id) = part.get("message_id") {
+        update["messageId"] = id.clone();
+    }
+    Some(update)
 }
 
 fn block(part: &Value) -> Option<Value> {
@@ -129,6 +133,39 @@ pub(super) fn ended(call: &str, result: &Value) -> Value {
     update
 }
 
+/// Makes the update of a plan. Only clients that announce it read plans with ids.
+pub(super) fn plan(plan: &Value, has_ids: bool) -> Option<Value> {
+    let id = &plan["plan_id"];
+    if id.is_null() {
+        return Some(json!({"sessionUpdate": "plan", "entries": plan["entries"]}));
+    }
+    has_ids.then(|| match &plan["removed"] {
+        Value::Bool(true) => json!({"sessionUpdate": "plan_removed", "planId": id}),
+        _ => json!({"sessionUpdate": "plan_update",
+            "plan": {"type": "items", "planId": id, "entries": plan["entries"]}}),
+    })
+}
+
+/// Makes the update of a plan that is a text.
+pub(super) fn plan_text(plan: &Value) -> Value {
+    let id = plan["plan_id"].as_str().unwrap_or("plan");
+    let mut update = json!({"type": "markdown", "planId": id, "content": plan["content"]});
+    if plan["file_path"].as_str().is_some_and(|path| !path.is_empty()) {
+        update["path"] = plan["file_path"].clone();
+    }
+    json!({"sessionUpdate": "plan_update", "plan": update})
+}
+
+/// Makes the update of the plan that a tool's result shows as a to-do list.
+pub(super) fn plan_of(result: &Value) -> Option<Value> {
+    let list = result["display"].as_array()?.iter().rev().find(|block| block["type"] == "todo")?;
+    let entries = list["items"].as_array()?.iter().map(|item| {
+        let status = if item["status"] == "done" { json!("completed") } else { item["status"].clone() };
+        json!({"content": item["title"], "status": status, "priority": "medium"})
+    });
+    Some(json!({"sessionUpdate": "plan", "entries": entries.collect::<Value>()}))
+}
+
 pub(in super::super) fn text_of(input: &Value) -> String {
     serde_json::from_value::<Content>(input.clone()).map(|input| input.text()).unwrap_or_default()
 }
@@ -143,6 +180,17 @@ pub(super) fn content(blocks: &[Value]) -> Content {
         Some("image") => {
             let text = |name: &str| block[name].as_str().unwrap_or_default();
             ContentPart::image_url(format!("data:{};base64,{}", text("mimeType"), text("data")))
+        }
+        // Real agents show resources to the model in this form.
+        Some("resource_link") => {
+            let text = |name: &str| block[name].as_str().unwrap_or_default();
+            ContentPart::text(format!("[@{}]({})", text("name"), text("uri")))
+        }
+        Some("resource") => {
+            let text = |name: &str| block["resource"][name].as_str();
+            let (uri, content) = (text("uri").unwrap_or_default(), text("text").or(text("blob")).unwrap_or_default());
+            let kind = text("mimeType").map(|kind| format!(" mimeType={kind:?}")).unwrap_or_default();
+            ContentPart::text(format!("<context ref={uri:?}{kind}>\n{content}\n</context>"))
         }
         _ => ContentPart::text(block["text"].as_str().unwrap_or_default()),
     });

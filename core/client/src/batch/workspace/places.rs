@@ -13,7 +13,7 @@ const WORKTREES: &str = "worktrees";
 const BRANCH: &str = "kimi-agent-branch";
 /// The longest line that is read.
 const MAX_LINE: u64 = 8 << 10;
-/// How many entries of a worktree are looked at. Git has a deadline, too.
+/// How many entries of a worktree, or of a folder of objects, are looked at. Git has a deadline, too.
 const MAX_ENTRIES: usize = 100_000;
 
 /// Files that git reads in its folders.
@@ -75,7 +75,11 @@ pub(super) fn check_repository(common: &Path) -> Result<(), String> {
 /// # Errors
 /// Returns the path of a pipe, a socket or a device.
 pub(super) fn check_objects(objects: &Path) -> Result<(), String> {
-    check(&objects.join("info/alternates"))
+    // Loose objects, packs, and what is known about them: two levels, and the chain of commit graphs.
+    let entries = WalkDir::new(objects).max_depth(3).follow_links(true).into_iter().flatten().take(MAX_ENTRIES);
+    entries
+        .filter(|entry| !entry.file_type().is_file() && !entry.file_type().is_dir())
+        .try_for_each(|entry| check(entry.path()))
 }
 
 /// Checks the files that git reads in the folders of a worktree, and in repositories below it.
@@ -168,5 +172,31 @@ impl AdminDir {
         }
         // Fails if there are other worktrees.
         self.0.parent().map(fs::remove_dir);
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pipe_among_objects_is_found() {
+        for place in ["ab/cdef", "info/commit-graph", "info/commit-graphs/graph-1.graph", "pack/pack-1.idx", "linked/p"]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            let (objects, elsewhere) = (folder.path().join("objects"), folder.path().join("elsewhere"));
+            fs::create_dir_all(objects.join(place).parent().unwrap()).unwrap();
+            fs::write(objects.join("regular"), "").unwrap();
+            assert_eq!(check_objects(&objects), Ok(()), "{place}");
+            if place.starts_with("linked") {
+                fs::remove_dir(objects.join("linked")).unwrap();
+                fs::create_dir(&elsewhere).unwrap();
+                std::os::unix::fs::symlink(&elsewhere, objects.join("linked")).unwrap();
+            }
+            let pipe = objects.join(place);
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            let problem = check_objects(&objects).expect_err("a problem");
+            assert!(problem.contains(place), "{problem}");
+        }
     }
 }

@@ -7,10 +7,24 @@ use serde_json::{Value, json};
 use super::*;
 use crate::connection::{AnswerSource, AnswerSources, Connection, Output, Timing, TurnLimits};
 use crate::dialect::{Acp, Dialect, InitializeParams, Wire};
-use crate::messages::Event;
+use crate::messages::{Event, PolicyOutcome};
 use crate::{Approval, WireVersion};
 
 const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn own_tool_denied_by_default_only() {
+    let forgets = |rules: Value| {
+        let policy = Arc::new(Policy::from_value(&rules).unwrap());
+        SessionPolicy { policy, work_dir: "/work".into(), paths: None }.forgets("lookup")
+    };
+    assert!(forgets(json!({"extends": "read-only", "default": "deny"})));
+    for known in ["allow", "ask", "deny"] {
+        assert!(!forgets(json!({"default": "deny", known: ["lookup"]})), "{known}");
+        assert!(!forgets(json!({"default": "deny", known: ["mcp(program/*)"]})), "{known}");
+    }
+    assert!(!forgets(json!({"extends": "read-only"})));
+}
 
 /// A turn of a session with a policy.
 struct Played {
@@ -23,7 +37,7 @@ struct Played {
 impl Played {
     fn new(policy: &Arc<Policy>, is_acp: bool) -> Self {
         let timing = Timing { handshake: MINUTE, cancel: MINUTE, answer: MINUTE, turn: None, idle: None, quiet: None };
-        let rules = SessionPolicy { policy: Arc::clone(policy), work_dir: "/work".into() };
+        let rules = SessionPolicy { policy: Arc::clone(policy), work_dir: "/work".into(), paths: None };
         let rules: Option<Arc<Box<dyn ToolRules>>> = Some(Arc::new(Box::new(rules)));
         let sources = AnswerSources { approval: AnswerSource::Handler, rules, ..AnswerSources::default() };
         let dialect: Box<dyn Dialect> =
@@ -191,4 +205,59 @@ fn each_statement_about_a_call_counts() {
         }
     }
     assert!(wrong.is_empty() && count >= 800, "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[cfg(unix)]
+#[test]
+fn placed_path_is_judged_as_host_path() {
+    let rules = json!({
+        "allow": ["read(src/**)", "edit(src/**)", "read(/etc/**)", "read(/work/**)", "execute(rm *)"],
+        "deny": ["edit(secrets/**)"],
+    });
+    let paths = PathMap::new([("/home/ada/app".into(), "/work".to_owned())]).expect("paths");
+    let rules = SessionPolicy {
+        policy: Arc::new(Policy::from_value(&rules).expect("a policy")),
+        work_dir: "/home/ada/app".into(),
+        paths: Some(paths),
+    };
+    let call = |kind: &str, arguments: Value| ToolCallInfo {
+        kind: Some(kind.into()),
+        name: "Tool".to_owned(),
+        arguments: arguments.as_object().cloned(),
+        ..ToolCallInfo::default()
+    };
+    let path = |kind: &str, path: &str| rules.decide(&call(kind, json!({ "path": path })), "").decision;
+    for (kind, text, expected) in [
+        ("read", "/work/src/a", PolicyOutcome::Allow),
+        ("read", "src/a", PolicyOutcome::Allow),
+        ("edit", "/work/src/a", PolicyOutcome::Allow),
+        // The paths of the rules are this machine's.
+        ("read", "/etc/passwd", PolicyOutcome::Ask),
+        ("read", "/work/other", PolicyOutcome::Ask),
+        ("read", "/home/ada/app/src/a", PolicyOutcome::Ask),
+        ("read", "~/x", PolicyOutcome::Ask),
+        ("read", "/work/src/../src/a", PolicyOutcome::Ask),
+        ("read", "/wor*/src/a", PolicyOutcome::Ask),
+        ("edit", "/work/secrets/key", PolicyOutcome::Deny),
+        ("edit", "/work/./secrets//key", PolicyOutcome::Deny),
+        ("edit", "secrets/key", PolicyOutcome::Deny),
+        ("edit", "/work/src/../secrets/key", PolicyOutcome::Ask),
+        ("edit", "/wor*/secrets/key", PolicyOutcome::Ask),
+    ] {
+        assert_eq!(path(kind, text), expected, "{kind} {text}");
+    }
+    let command = |text: &str| rules.decide(&call("execute", json!({ "command": text })), "").decision;
+    assert_eq!(command("rm /work/secrets/key"), PolicyOutcome::Deny);
+    assert_eq!(command("cd /work && rm secrets/key"), PolicyOutcome::Deny);
+    assert_eq!(command("rm /work/src/a"), PolicyOutcome::Allow);
+
+    // Locations are translated already.
+    let mut located = call("edit", json!({"path": "/work/src/a"}));
+    located.locations = Some(vec!["/home/ada/app/src/a".to_owned()]);
+    assert_eq!(rules.decide(&located, "").decision, PolicyOutcome::Allow);
+    located.locations = Some(vec!["place:/etc/passwd".to_owned()]);
+    assert_eq!(rules.decide(&located, "").decision, PolicyOutcome::Ask);
+    // The program's own files are not the agent's.
+    let own = call("read", json!({"path": "/home/ada/app/src/a"}));
+    assert_eq!(rules.decide_request(&own, "").decision, PolicyOutcome::Allow);
 }

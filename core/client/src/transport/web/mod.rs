@@ -96,7 +96,7 @@ pub(super) fn connect(server: &Server, started: Transport) -> Transport {
 }
 
 fn connect_with(server: &Server, started: Transport, limits: Limits) -> Transport {
-    let Transport { reader: stdout, writer: stdin, process } = started;
+    let Transport { reader: stdout, writer: stdin, process, .. } = started;
     let (lines, writer) = tokio::io::duplex(PIPE_BYTES);
     let (outbox, reader) = outbox::channel(limits.unread);
     let (stage, watched) = watch::channel(Stage::Running);
@@ -114,6 +114,7 @@ fn connect_with(server: &Server, started: Transport, limits: Limits) -> Transpor
         reader: Box::new(reader),
         writer: Box::new(writer),
         process: Box::new(ServerProcess::new(process, stage, socket_closed)),
+        paths: Default::default(),
     }
 }
 

@@ -124,7 +124,7 @@ impl Driver {
     fn start(limits: Limits) -> Self {
         let (started, agent) = memory::pair(1 << 16);
         let server = Server { secret: SECRET.to_owned() };
-        let Transport { reader, writer, process } = connect_with(&server, started, limits);
+        let Transport { reader, writer, process, .. } = connect_with(&server, started, limits);
         Self { lines: BufReader::new(reader), writer: Some(writer), process, agent }
     }
 
@@ -368,7 +368,7 @@ async fn rejected_secret_fails_connect() {
     let fake = Fake::start(hello()).await;
     let (started, mut agent) = memory::pair(1 << 16);
     let server = Server { secret: "other".to_owned() };
-    let Transport { mut reader, writer: _writer, process: _process } = connect_with(&server, started, limits());
+    let Transport { mut reader, writer: _writer, process: _process, .. } = connect_with(&server, started, limits());
     agent.writer.write_all(format!("http://127.0.0.1:{}/\n", fake.port).as_bytes()).await.unwrap();
     let error = reader.read_to_end(&mut Vec::new()).await.unwrap_err().to_string();
     assert!(error.contains("HTTP status 401") && !error.contains("other"), "{error}");

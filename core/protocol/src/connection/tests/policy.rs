@@ -146,6 +146,30 @@ fn policy_hook_blocks_denied_calls_unseen() {
 }
 
 #[test]
+fn policy_hook_reads_input_that_is_text() {
+    let mut peer = in_turn(AnswerSource::Default);
+    let input = r#"{"command": "rm x"}"#;
+    let data = json!({"tool_call_id": "tc", "tool_name": "Shell", "tool_input": input});
+    let hook = json!({"id": "k", "subscription_id": POLICY_HOOK, "event": "PreToolUse", "target": "Shell", "input_data": data});
+    peer.request("r", "HookRequest", &hook);
+    assert!(peer.said()[0].contains(r#""action":"block""#));
+}
+
+#[test]
+fn arguments_with_repeated_names_are_not_known() {
+    for (arguments, sent) in [
+        (r#"{"command": "git status", "command": "ls"}"#, REJECTED),
+        (r#"{"command": "ls", "x": {"a": 1, "\u0061": 2}}"#, REJECTED),
+        (r#"{"command": "ls", "x": {"a": 1, "b": 2}, "y": {"a": 1}}"#, APPROVED),
+    ] {
+        let mut peer = in_turn(AnswerSource::Default);
+        let function = json!({"name": "Shell", "arguments": arguments});
+        peer.event("ToolCall", &json!({"type": "function", "id": "tc", "function": function}));
+        assert_eq!(ask(&mut peer), [sent], "{arguments}");
+    }
+}
+
+#[test]
 fn policy_hook_blocks_calls_without_tool() {
     let mut peer = in_turn(AnswerSource::Default);
     for data in [json!({}), json!({"tool_input": {"command": "ls"}}), json!(null)] {

@@ -30,6 +30,8 @@ struct Player {
     trace: Option<Vec<String>>,
     /// Types of the agent's events and requests, in order.
     events: Vec<String>,
+    /// The plans, with the status of each entry.
+    plans: Vec<String>,
     ended: BTreeMap<TurnKey, String>,
     calls: BTreeMap<CallKey, String>,
 }
@@ -77,6 +79,7 @@ impl Player {
             answers: Vec::new(),
             trace: None,
             events: Vec::new(),
+            plans: Vec::new(),
             ended: BTreeMap::new(),
             calls: BTreeMap::new(),
         };
@@ -233,6 +236,12 @@ impl Player {
                     let made_up = match &event {
                         Event::TurnBegin(event) => event.synthesized == Some(true),
                         Event::TurnEnd(event) => event.synthesized == Some(true),
+                        Event::Plan(plan) => {
+                            self.plans.push(
+                                plan.entries.iter().map(|entry| entry.status.to_string()).collect::<Vec<_>>().join(" "),
+                            );
+                            true
+                        }
                         _ => false,
                     };
                     if !made_up {
@@ -352,6 +361,18 @@ fn recorded_session_replays_with_same_outcome() {
             assert_eq!(answers.get(&answer["id"].to_string()), Some(&found), "{title}");
         }
     }
+}
+
+#[test]
+fn recorded_todo_list_becomes_plan() {
+    let has_list = |recording: &&Recording| recording.said().any(|line| line.contains(r#"{"type":"todo","items":["#));
+    let mut releases = BTreeSet::new();
+    for recording in recordings().iter().filter(has_list) {
+        let player = Player::play(recording, recording.dialect());
+        assert_eq!(player.plans, ["completed in_progress"], "{}", recording.title());
+        releases.insert(recording.release.clone());
+    }
+    assert!(releases.len() >= 8, "{releases:?}");
 }
 
 #[test]

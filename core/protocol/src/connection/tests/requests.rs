@@ -177,10 +177,10 @@ fn failed_handler_gives_default_answer_and_event() {
 #[test]
 fn failed_observer_is_reported_only_inside_turns() {
     let mut peer = Peer::open_with(timing(), handlers());
-    peer.connection.observer_failed(HandlerKind::Event, "boom".into());
+    peer.connection.observer_failed(HandlerKind::Event, "boom", "boom".into());
     assert_eq!(peer.trace(), [""; 0]);
     peer.prompt(1);
-    peer.connection.observer_failed(HandlerKind::Event, "boom".into());
+    peer.connection.observer_failed(HandlerKind::Event, "boom", "boom".into());
     assert_eq!(peer.trace(), ["1.0 HandlerFailed"]);
 }
 
@@ -396,6 +396,37 @@ fn large_requests_over_limit_get_default_answer() {
     peer.trace();
     peer.request("6", "ApprovalRequest", &large);
     assert_eq!(peer.trace().iter().filter(|line| line.starts_with("ask")).count(), 1);
+}
+
+#[test]
+fn requests_count_with_the_values_of_their_calls() {
+    let sources = || AnswerSources {
+        approval: AnswerSource::Handler,
+        tools: ["search".to_owned()].into(),
+        ..AnswerSources::default()
+    };
+    let values = |count: usize| format!("{{\"a\":[{}0]}}", "0,".repeat(count));
+    let mut peer = Peer::open_with(timing(), sources());
+    peer.prompt(1);
+    let function = json!({"name": "Shell", "arguments": values(60_000)});
+    peer.event("ToolCall", &json!({"type": "function", "id": "tc", "function": function}));
+    peer.trace();
+    let mut about = approval("a");
+    about["tool_call_id"] = json!("tc");
+    for n in 0..20 {
+        peer.request(&n.to_string(), "ApprovalRequest", &about);
+    }
+    let asked = |peer: &mut Peer| peer.trace().iter().filter(|line| line.starts_with("ask")).count();
+    // Each takes 64 bytes for each value.
+    assert_eq!(asked(&mut peer), 8);
+    let mut peer = Peer::open_with(timing(), sources());
+    peer.prompt(1);
+    peer.trace();
+    for n in 0..5 {
+        let call = json!({"id": format!("t{n}"), "name": "search", "arguments": values(200_000)});
+        peer.request(&n.to_string(), "ToolCallRequest", &call);
+    }
+    assert_eq!(asked(&mut peer), 2);
 }
 
 #[test]

@@ -114,8 +114,10 @@ fn malformed_or_large_arguments_are_absent() {
     peer.event("ToolResult", &tool_result("odd", ""));
     peer.event("ToolCall", &call("large", "Shell", &format!("{{\"a\":\"{}\"}}", "x".repeat(2 << 20))));
     peer.event("ToolResult", &tool_result("large", ""));
+    peer.event("ToolCall", &call("many", "Shell", &format!("{{\"a\":[{}0]}}", "0,".repeat(1 << 16))));
+    peer.event("ToolResult", &tool_result("many", ""));
     let found: Vec<_> = peer.events().iter().filter_map(added).collect();
-    assert_eq!(found, ["Shell null", "Shell null"]);
+    assert_eq!(found, ["Shell null", "Shell null", "Shell null"]);
 }
 
 #[test]
@@ -236,7 +238,7 @@ fn outcome_lists_failed_handlers() {
     peer.request("r1", "ToolCallRequest", &json!({"id": "tc", "name": "add", "arguments": "{\"a\":1}"}));
     let key = peer.asked();
     peer.connection.handler_failed(key, "it broke".to_owned(), peer.now);
-    peer.connection.observer_failed(HandlerKind::Event, "it broke, too".to_owned());
+    peer.connection.observer_failed(HandlerKind::Event, "it broke, too", "it broke, too".to_owned());
     let failures = peer.outcome().handler_failures;
     assert_eq!(failures.len(), 2);
     assert_eq!(failures[0].handler, HandlerKind::Tool);

@@ -3,7 +3,8 @@
 use agent_client_protocol_schema::v1::{self as acp, ContentBlock, ToolCallContent};
 use serde_json::{Value, json};
 
-use crate::messages::{Content, ContentPart, DiffDisplayBlock, DisplayBlock, UnknownContentPart};
+use crate::messages::{Content, ContentPart, DiffDisplayBlock, DisplayBlock, ResourcePart, UnknownContentPart};
+use crate::resource::BYTES;
 
 /// Converts a prompt. The error names the content that this agent does not accept.
 pub(super) fn prompt(input: &Content, can: &acp::PromptCapabilities) -> Result<Vec<ContentBlock>, &'static str> {
@@ -29,11 +30,35 @@ pub(super) fn prompt(input: &Content, can: &acp::PromptCapabilities) -> Result<V
                 let (mime, data) = media(can.audio, &part.audio_url.url, what)?;
                 Ok(ContentBlock::Audio(acp::AudioContent::new(data, mime)))
             }
+            ContentPart::Resource(part) => resource(part, can.embedded_context),
             ContentPart::VideoUrl(_) => Err("videos"),
             ContentPart::Think(_) => Err("thinking"),
             ContentPart::Unknown(_) => Err("parts of unknown types"),
         })
         .collect()
+}
+
+/// Converts a resource. All agents take links. The text of a file is a copy, so a link is enough.
+fn resource(part: &ResourcePart, can_embed: bool) -> Result<ContentBlock, &'static str> {
+    let ResourcePart { uri, name, text, data, mime_type, size, .. } = part;
+    let embedded = |contents| Ok(ContentBlock::Resource(acp::EmbeddedResource::new(contents)));
+    match (text, data) {
+        (Some(text), _) if can_embed => {
+            let contents = acp::TextResourceContents::new(text, uri).mime_type(mime_type.clone());
+            embedded(acp::EmbeddedResourceResource::TextResourceContents(contents))
+        }
+        (None, Some(data)) if can_embed => {
+            let contents = acp::BlobResourceContents::new(data, uri).mime_type(mime_type.clone());
+            embedded(acp::EmbeddedResourceResource::BlobResourceContents(contents))
+        }
+        (None, Some(_)) => Err(BYTES),
+        (Some(_), _) if name.is_none() => Ok(text_block(&part.as_text().unwrap_or_default())),
+        _ => {
+            let last = || uri.rsplit('/').find(|word| !word.is_empty()).unwrap_or(uri);
+            let name = name.as_deref().unwrap_or_else(last);
+            Ok(ContentBlock::ResourceLink(acp::ResourceLink::new(name, uri).mime_type(mime_type.clone()).size(*size)))
+        }
+    }
 }
 
 fn text_block(text: &str) -> ContentBlock {
@@ -58,11 +83,57 @@ pub(super) fn part(block: ContentBlock) -> ContentPart {
         ContentBlock::Audio(audio) => {
             json!({"type": "audio_url", "audio_url": url(&audio.mime_type, &audio.data)})
         }
+        ContentBlock::ResourceLink(link) => return resource_link(link).into(),
+        ContentBlock::Resource(embedded) => match embedded_resource(embedded) {
+            Ok(part) => return part.into(),
+            Err(unknown) => serde_json::to_value(ContentBlock::Resource(*unknown)).unwrap_or_default(),
+        },
         other => serde_json::to_value(other).unwrap_or_default(),
     };
     serde_json::from_value(media).unwrap_or_else(|_| {
         ContentPart::Unknown(UnknownContentPart { kind: "unknown".to_owned(), extra: Default::default() })
     })
+}
+
+fn resource_link(link: acp::ResourceLink) -> ResourcePart {
+    let acp::ResourceLink { annotations, description, mime_type, name, size, title, uri, meta, .. } = link;
+    let mut part = ResourcePart { name: Some(name), mime_type, size, ..ResourcePart::new(uri) };
+    let more = [("title", title.map(Value::from)), ("description", description.map(Value::from))];
+    let more = more.into_iter().chain([("annotations", annotations.map(|value| json!(value)))]);
+    more.for_each(|(name, value)| value.into_iter().for_each(|value| part.extra.insert(name, value)));
+    with_meta(part, meta)
+}
+
+/// Converts the content of a resource. Returns it unchanged if it is of an unknown kind.
+fn embedded_resource(embedded: acp::EmbeddedResource) -> Result<ResourcePart, Box<acp::EmbeddedResource>> {
+    let (mut part, meta) = match embedded.resource {
+        acp::EmbeddedResourceResource::TextResourceContents(acp::TextResourceContents {
+            mime_type,
+            text,
+            uri,
+            meta,
+            ..
+        }) => (ResourcePart { mime_type, text: Some(text), ..ResourcePart::new(uri) }, meta),
+        acp::EmbeddedResourceResource::BlobResourceContents(acp::BlobResourceContents {
+            blob,
+            mime_type,
+            uri,
+            meta,
+            ..
+        }) => (ResourcePart { mime_type, data: Some(blob), ..ResourcePart::new(uri) }, meta),
+        other => return Err(Box::new(acp::EmbeddedResource::new(other))),
+    };
+    if let Some(annotations) = embedded.annotations {
+        part.extra.insert("annotations", json!(annotations));
+    }
+    Ok(with_meta(part, embedded.meta.or(meta)))
+}
+
+fn with_meta(mut part: ResourcePart, meta: Option<acp::Meta>) -> ResourcePart {
+    if let Some(meta) = meta {
+        part.extra.insert("_meta", json!(meta));
+    }
+    part
 }
 
 /// Converts a change of a file to a block for display.
@@ -158,6 +229,50 @@ mod tests {
         assert_eq!(prompt(&data, &acp::PromptCapabilities::new()), Err("images"));
         let linked = image("https://example.org/a.png");
         assert_eq!(prompt(&linked, &able), Err("images that are not data URIs in base64"));
+    }
+
+    #[test]
+    fn resource_has_the_form_that_the_agent_takes() {
+        let able = acp::PromptCapabilities::new().embedded_context(true);
+        let unable = acp::PromptCapabilities::new();
+        let sent = |part: &ResourcePart, can| {
+            prompt(&Content::from(vec![part.clone().into()]), can).map(|blocks| json!(blocks[0]))
+        };
+        let link = json!({"type": "resource_link", "uri": "file:///a/b.md", "name": "b.md", "size": 2});
+        let embedded = |contents: Value| Ok(json!({"type": "resource", "resource": contents}));
+        let of_file =
+            ResourcePart { name: Some("b.md".to_owned()), size: Some(2), ..ResourcePart::new("file:///a/b.md") };
+        assert_eq!(sent(&of_file, &able), Ok(link.clone()));
+        let of_file = of_file.with_text("hi");
+        assert_eq!(sent(&of_file, &able), embedded(json!({"uri": "file:///a/b.md", "text": "hi"})));
+        assert_eq!(sent(&of_file, &unable), Ok(link));
+        let issue = ResourcePart::new("issue:7").with_text("hi").with_mime_type("text/plain");
+        assert_eq!(sent(&issue, &able), embedded(json!({"uri": "issue:7", "text": "hi", "mimeType": "text/plain"})));
+        let text = json!({"type": "text", "text": "\nResource issue:7:\n```\nhi\n```\n"});
+        assert_eq!(sent(&issue, &unable), Ok(text));
+        let bytes = ResourcePart::new("mem:1").with_data("hi");
+        assert_eq!(sent(&bytes, &able), embedded(json!({"uri": "mem:1", "blob": "aGk="})));
+        assert_eq!(sent(&bytes, &unable), Err(BYTES));
+        let page = json!({"type": "resource_link", "uri": "https://a.example/b/", "name": "b"});
+        assert_eq!(sent(&ResourcePart::new("https://a.example/b/"), &able), Ok(page));
+    }
+
+    #[test]
+    fn resource_of_agent_becomes_resource_part() {
+        let read = |block: Value| json!(part(serde_json::from_value(block).expect("a block")));
+        let link = json!({"type": "resource_link", "uri": "file:///a", "name": "a", "mimeType": "text/plain", "size": 3,
+            "title": "A", "_meta": {"x": 1}});
+        assert_eq!(
+            read(link),
+            json!({"type": "resource", "uri": "file:///a", "name": "a", "mime_type": "text/plain", "size": 3, "title": "A",
+                "_meta": {"x": 1}})
+        );
+        let text =
+            json!({"type": "resource", "resource": {"uri": "a:1", "text": "hi"}, "annotations": {"priority": 1.0}});
+        let annotated = json!({"type": "resource", "uri": "a:1", "text": "hi", "annotations": {"priority": 1.0}});
+        assert_eq!(read(text), annotated);
+        let bytes = json!({"type": "resource", "resource": {"uri": "a:1", "blob": "aGk="}});
+        assert_eq!(read(bytes), json!({"type": "resource", "uri": "a:1", "data": "aGk="}));
     }
 
     #[test]

@@ -1,51 +1,46 @@
 //! The list of sessions that an agent has stored, which the agent sends in pages.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use agent_client_protocol_schema::v1 as acp;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{failure, opening};
-use crate::dialect::{InitializeParams, SessionInfo, agent_name};
-use crate::error::{Error, Result, RpcError, RpcErrorKind};
+use super::login::Login;
+use super::one_off::{Needed, Next, OneOff, Question};
+use crate::dialect::{InitializeParams, SessionInfo};
+use crate::error::{Error, Result};
 use crate::jsonrpc::RpcFailure;
 use crate::messages::{Json, decode_body};
 
-/// A method with its parameters.
-pub(super) type Question = (&'static str, Value);
-
-/// Makes the error for a refused call that belongs to no session.
-pub(super) fn refused(failure: RpcFailure) -> Error {
-    let RpcFailure { code, message, data } = failure::with_details(failure);
-    Error::Rpc(RpcError { kind: RpcErrorKind::Other, rpc_code: Some(code), message, data, hint: None, result: None })
-}
-
-/// Checks in the answer to `initialize` that the agent offers a call. `missing` names the feature for the error.
-pub(super) fn offering(answer: &Json, missing: &str, offers: impl Fn(&acp::SessionCapabilities) -> bool) -> Result<()> {
-    let answer: acp::InitializeResponse = decode_body(answer.get())
-        .map_err(|reason| Error::Handshake(format!("the agent's answer to `initialize` can't be read: {reason}")))?;
-    if offers(&answer.agent_capabilities.session_capabilities) {
-        return Ok(());
-    }
-    let agent = agent_name(opening::server(answer.agent_info).as_ref(), opening::NAME);
-    Err(Error::Unsupported(format!("{agent} does not support {missing}")))
-}
+/// The list of the sessions.
+const LIST: Needed = Needed {
+    feature: "`list_sessions`; only some agents of ACP can list their sessions",
+    is_offered: |can| can.list.is_some(),
+};
+/// The list of the archived sessions.
+const ARCHIVED: Needed = Needed {
+    feature: "`list_sessions` of archived sessions; it needs the capability `archive` of ACP",
+    is_offered: |can| can.list.is_some() && can.archive.is_some(),
+};
 
 /// The sessions listed so far.
 #[derive(Debug)]
 pub struct Listing {
+    call: OneOff,
     work_dir: Option<PathBuf>,
-    greeted: bool,
-    /// The cursor of the requested page.
-    cursor: Option<String>,
+    archived: bool,
+    /// The cursors of the requested pages.
+    cursors: HashSet<String>,
     sessions: Vec<SessionInfo>,
 }
 
 impl Listing {
-    /// Makes the parameters of the first request. `work_dir` is an absolute path.
-    pub fn new(hello: &InitializeParams, work_dir: Option<PathBuf>) -> (Self, Question) {
-        let listing = Self { work_dir, greeted: false, cursor: None, sessions: Vec::new() };
-        (listing, ("initialize", json!(opening::initialize_request(hello))))
+    /// Makes the parameters of the first request. `work_dir` is an absolute path. `archived`: only archived sessions.
+    pub fn new(hello: &InitializeParams, login: Login, work_dir: Option<PathBuf>, archived: bool) -> (Self, Question) {
+        let needed = if archived { ARCHIVED } else { LIST };
+        let (call, first) = OneOff::new(hello, login, needed, question(work_dir.as_ref(), archived, None));
+        (Self { call, work_dir, archived, cursors: HashSet::new(), sessions: Vec::new() }, first)
     }
 
     /// Reads an answer. Returns the next request; `None` if the list is complete.
@@ -54,11 +49,10 @@ impl Listing {
     /// [`Error::Unsupported`] if the agent cannot list sessions, [`Error::Protocol`] for an answer that cannot be read, or the
     /// agent's error.
     pub fn answered(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Option<Question>> {
-        let answer = outcome.map_err(refused)?;
-        if !self.greeted {
-            self.greeted(&answer)?;
-            return Ok(Some(self.question()));
-        }
+        let answer = match self.call.answered(outcome)? {
+            Next::Ask(question) => return Ok(Some(question)),
+            Next::Answered(answer) => answer,
+        };
         let page: acp::ListSessionsResponse = decode_body(answer.get()).map_err(|reason| {
             Error::Protocol(format!("the agent's list of sessions can't be read: {reason}").into())
         })?;
@@ -67,36 +61,18 @@ impl Listing {
             work_dir: session.cwd,
             title: session.title,
             updated_at: session.updated_at,
+            archived: session.archived,
         }));
-        match page.next_cursor {
-            None => Ok(None),
-            same if same == self.cursor => Err(Error::Protocol(
-                "the agent's list of sessions never ends: a page names itself as the next one; report it to the \
-                               agent's authors"
+        let Some(cursor) = page.next_cursor else { return Ok(None) };
+        let next = question(self.work_dir.as_ref(), self.archived, Some(&cursor));
+        if !self.cursors.insert(cursor) {
+            return Err(Error::Protocol(
+                "the agent's list of sessions never ends: a page names an earlier one as the next; report it to the agent's \
+                 authors"
                     .into(),
-            )),
-            next => {
-                self.cursor = next;
-                Ok(Some(self.question()))
-            }
+            ));
         }
-    }
-
-    fn greeted(&mut self, answer: &Json) -> Result<()> {
-        self.greeted = true;
-        let missing = "`list_sessions`; only some agents of ACP can list their sessions";
-        offering(answer, missing, |can| can.list.is_some())
-    }
-
-    fn question(&self) -> Question {
-        let mut params = json!({});
-        if let Some(work_dir) = &self.work_dir {
-            params["cwd"] = json!(work_dir);
-        }
-        if let Some(cursor) = &self.cursor {
-            params["cursor"] = json!(cursor);
-        }
-        ("session/list", params)
+        Ok(Some(self.call.ask(next)))
     }
 
     /// Returns the listed sessions.
@@ -105,9 +81,29 @@ impl Listing {
     }
 }
 
+fn question(work_dir: Option<&PathBuf>, archived: bool, cursor: Option<&str>) -> Question {
+    let mut params = json!({});
+    if let Some(work_dir) = work_dir {
+        params["cwd"] = json!(work_dir);
+    }
+    if archived {
+        params["archived"] = json!("only");
+    }
+    if let Some(cursor) = cursor {
+        params["cursor"] = json!(cursor);
+    }
+    ("session/list", params)
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
+
+    fn begin(work_dir: Option<&str>, archived: bool) -> (Listing, Question) {
+        Listing::new(&InitializeParams::default(), Login::default(), work_dir.map(Into::into), archived)
+    }
 
     fn answer(value: Value) -> std::result::Result<Json, RpcFailure> {
         Ok(Json::from(value))
@@ -124,7 +120,7 @@ mod tests {
 
     #[test]
     fn all_pages_are_asked_for() {
-        let (mut listing, (method, _)) = Listing::new(&InitializeParams::default(), Some("/w".into()));
+        let (mut listing, (method, _)) = begin(Some("/w"), false);
         assert_eq!(method, "initialize");
         let first = listing.answered(answer(able())).unwrap();
         assert_eq!(first, Some(("session/list", json!({"cwd": "/w"}))));
@@ -142,7 +138,7 @@ mod tests {
     #[test]
     fn invalid_session_list_is_error() {
         let begun = || {
-            let (mut listing, _) = Listing::new(&InitializeParams::default(), None);
+            let (mut listing, _) = begin(None, false);
             assert_eq!(listing.answered(answer(able())).unwrap(), Some(("session/list", json!({}))));
             listing
         };
@@ -152,9 +148,33 @@ mod tests {
         assert_eq!(listing.answered(answer(page(&["a"], Some("x")))).unwrap_err().code(), "protocol_error");
         let refused = RpcFailure { code: -32603, message: "no".to_owned(), data: None };
         assert_eq!(begun().answered(Err(refused)).unwrap_err().to_string(), "no (-32603)");
-        let (mut listing, _) = Listing::new(&InitializeParams::default(), None);
+        let (mut listing, _) = begin(None, false);
         let error = listing.answered(answer(json!({"protocolVersion": 1, "agentInfo": {"name": "x", "version": "1"}})));
         let expected = "x 1 (ACP 1) does not support `list_sessions`; only some agents of ACP can list their sessions";
         assert_eq!(error.unwrap_err().to_string(), expected);
+    }
+
+    #[test]
+    fn repeated_cursor_ends_list() {
+        let (mut listing, _) = begin(None, false);
+        listing.answered(answer(able())).unwrap();
+        listing.answered(answer(page(&["a"], Some("x")))).unwrap();
+        listing.answered(answer(page(&["b"], Some("y")))).unwrap();
+        let error = listing.answered(answer(page(&["a"], Some("x")))).unwrap_err();
+        assert!(error.to_string().contains("never ends"), "{error}");
+    }
+
+    #[test]
+    fn archived_sessions_need_capability() {
+        let (mut missing, _) = begin(None, true);
+        let error = missing.answered(answer(able())).unwrap_err().to_string();
+        assert!(error.ends_with("it needs the capability `archive` of ACP"), "{error}");
+        let (mut listing, _) = begin(None, true);
+        let mut able = able();
+        able["agentCapabilities"]["sessionCapabilities"]["archive"] = json!({});
+        assert_eq!(listing.answered(answer(able)).unwrap(), Some(("session/list", json!({"archived": "only"}))));
+        let listed = json!({"sessions": [{"sessionId": "a", "cwd": "/w", "archived": true}]});
+        assert_eq!(listing.answered(answer(listed)).unwrap(), None);
+        assert_eq!(listing.into_sessions()[0].archived, Some(true));
     }
 }

@@ -7,26 +7,31 @@
 
 mod config;
 mod content;
-mod deletion;
 mod failure;
 mod form;
 mod late;
 mod listing;
+mod login;
 mod meta;
+mod one_off;
 mod opening;
 mod permission;
+mod plan;
 mod program;
 mod services;
 mod steering;
+mod stored;
 mod subagents;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod unreadable;
 mod updates;
 mod usage;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent_client_protocol_schema::v1 as acp;
@@ -35,8 +40,8 @@ use serde_json::json;
 
 use super::pending::PendingCalls;
 use super::{
-    Answer, Call, CallDetails, Capabilities, Dialect, Handshake, Incoming, OpeningSession, Services, TerminalAnswer,
-    unknown,
+    Answer, Call, CallDetails, Capabilities, Dialect, Handshake, Incoming, OfferedOptions, OpeningSession, Services,
+    TerminalAnswer, unknown,
 };
 use crate::error::{Error, Result, RpcError, RpcErrorKind, local_error};
 use crate::json::object;
@@ -44,13 +49,14 @@ use crate::jsonrpc::{self, Message, RpcFailure};
 use crate::messages::{Json, ServerInfo, StepBegin};
 use crate::telemetry::TraceContext;
 use config::{Config, Setting};
-pub use deletion::Deletion;
 use form::Form;
 pub use listing::Listing;
+pub use login::{AuthMethod, Login, LoginWay, login_question, login_ways};
 use opening::{Offers, Stage, UNAUTHORISED};
 use permission::Permission;
 use program::Program;
 use steering::Steer;
+pub use stored::{StoredCall, StoredChange};
 use subagents::Children;
 use tools::Tools;
 
@@ -80,6 +86,8 @@ pub struct SessionParams {
     pub system_prompt: Option<SystemPrompt>,
     /// Members of `_meta` of the request that opens the session.
     pub meta: Option<acp::Meta>,
+    /// How the session logs in, if the agent asks for it.
+    pub login: Login,
 }
 
 /// A text for the system prompt of an agent. Text becomes one that follows the agent's own system prompt.
@@ -143,8 +151,12 @@ pub struct Acp {
     loads: bool,
     server: Option<ServerInfo>,
     offers: Offers,
-    /// The names of the agent's authentication methods.
-    logins: Vec<String>,
+    /// The ways to log in that the agent offers.
+    auth_methods: Arc<Vec<AuthMethod>>,
+    /// The login for when the agent asks for it, until the session is open.
+    login: Option<Box<login::PreparedLogin>>,
+    /// What the program can change if the agent asks for a login and gets none.
+    login_advice: Option<Box<str>>,
     capabilities: Capabilities,
     session: Option<acp::SessionId>,
     config: Config,
@@ -165,6 +177,8 @@ pub struct Acp {
     stepped: bool,
     /// Whether the turn's tokens were reported while it ran.
     counted: bool,
+    /// The tokens of the turns so far, if the agent counts those of the session.
+    counted_before: usage::Counts,
     /// The trace of the turn, for the metadata of prompts.
     trace: Option<Box<TraceContext>>,
     /// The subagents, once there is one.
@@ -175,6 +189,8 @@ pub struct Acp {
     failure: Option<String>,
     /// The pending cancel, which the answer to the prompt completes.
     cancelling: Option<String>,
+    /// Whether another program has opened the session, and speaks with the agent.
+    is_observed: bool,
 }
 
 /// A call to the agent, with the connection's id and ours.
@@ -260,7 +276,9 @@ impl Acp {
             loads: false,
             server: None,
             offers: Offers::default(),
-            logins: Vec::new(),
+            auth_methods: Arc::default(),
+            login: None,
+            login_advice: None,
             capabilities: Capabilities::default(),
             session: None,
             config: Config::default(),
@@ -274,11 +292,26 @@ impl Acp {
             steps: 0,
             stepped: false,
             counted: false,
+            counted_before: usage::Counts::default(),
             trace: None,
             children: None,
             compaction: None,
             failure: None,
             cancelling: None,
+            is_observed: false,
+        }
+    }
+
+    /// Makes the dialect of a session that another program has opened, in this directory.
+    pub fn observing(session: &str, work_dir: PathBuf, server: Option<ServerInfo>) -> Self {
+        let params = SessionParams { work_dir, ..SessionParams::default() };
+        Self {
+            stage: Stage::Setting("", Default::default()),
+            session: Some(acp::SessionId::new(session)),
+            services: Services { read_file: true, write_file: true, terminal: true },
+            server,
+            is_observed: true,
+            ..Self::new(params)
         }
     }
 
@@ -412,10 +445,20 @@ fn stopped(answer: &Json, is_cancelled: bool) -> Json {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Stopped {
-        stop_reason: String,
+        stop_reason: Option<String>,
     }
-    // The connection reports the problem of an answer without a reason.
-    let Ok(Stopped { stop_reason }) = object(answer.get()) else { return answer.clone() };
+    let read =
+        if answer.get() == "null" { Ok(None) } else { object(answer.get()).map(|read: Stopped| read.stop_reason) };
+    let stop_reason = match read {
+        Ok(Some(stop_reason)) => stop_reason,
+        Ok(None) => {
+            tracing::warn!("the agent ended the turn without a reason");
+            return Json::from(
+                json!({"status": if is_cancelled { "cancelled" } else { "finished" }, "stop_reason": ""}),
+            );
+        }
+        Err(_) => return answer.clone(),
+    };
     let status = match &*stop_reason {
         // Some agents end a turn that they have stopped as if it were complete.
         "end_turn" if is_cancelled => "cancelled",
@@ -469,7 +512,28 @@ impl Dialect for Acp {
     }
 
     fn late_text(&self) -> Option<Duration> {
-        late::grace(self.server.as_ref()?)
+        late::grace(self.server.as_ref().filter(|_| !self.is_observed)?)
+    }
+
+    fn implicit_handshake(&mut self) -> Option<Handshake> {
+        let session = self.session.as_ref().filter(|_| self.is_observed)?;
+        Some(Handshake {
+            protocol_version: opening::NAME.to_owned(),
+            server: self.server.clone(),
+            session_id: Some(session.0.to_string()),
+            ..Handshake::default()
+        })
+    }
+
+    fn has_session(&self, session: &str) -> bool {
+        self.session.as_ref().is_some_and(|ours| &*ours.0 == session) || self.child_with(session).is_some()
+    }
+
+    fn offered_options(&self, rpc_id: &str) -> Option<OfferedOptions> {
+        match &self.open.get(rpc_id)?.asks {
+            Asks::Permission(permission) => Some(permission.offered()),
+            _ => None,
+        }
     }
 
     fn takes_tools_from_server(&self) -> bool {
@@ -510,6 +574,11 @@ impl Dialect for Acp {
 
     fn leave(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
+        if let Stage::Login(_) = self.stage
+            && let Some(number) = self.calls.number(|_| true)
+        {
+            bytes.extend(jsonrpc::notification("$/cancel_request", &json!({"requestId": number})));
+        }
         if let Some(session) = self.session.as_ref().filter(|_| self.prompting) {
             bytes.extend(jsonrpc::notification("session/cancel", &json!({"sessionId": session})));
         }
@@ -525,6 +594,17 @@ impl Dialect for Acp {
     /// A question is a list of options, from which one can be selected.
     fn accepts_free_answers(&self) -> bool {
         false
+    }
+
+    fn auth_methods(&self) -> Arc<Vec<AuthMethod>> {
+        Arc::clone(&self.auth_methods)
+    }
+
+    fn pending_login(&self) -> Option<&str> {
+        match &self.stage {
+            Stage::Login(login) => Some(&login.way),
+            _ => None,
+        }
     }
 
     fn missing(&self, call: &Call) -> Option<Error> {
@@ -648,19 +728,16 @@ impl Dialect for Acp {
         let failure = failure::with_details(failure);
         match (failure.code, call) {
             (-32600, Call::Prompt(_)) if busy(&failure) => Error::Rpc(RpcError {
-                kind: RpcErrorKind::TurnInProgress,
                 rpc_code: Some(failure.code),
-                message: failure.message,
                 data: failure.data,
-                hint: None,
-                result: None,
+                ..RpcError::new(RpcErrorKind::TurnInProgress, failure.message)
             }),
             (steering::NOT_RUNNING, Call::Steer(_)) => local_error(RpcErrorKind::NoActiveTurn, &failure.message),
             (METHOD_NOT_FOUND, Call::Steer(_)) => self.unsupported(call.name()),
             (UNAUTHORISED, _) => {
                 let mut error = self.failed(call, failure);
                 if let Error::Rpc(error) = &mut error {
-                    error.hint = self.login_of_another();
+                    error.hint = self.login_of_another().map(Into::into);
                 }
                 error
             }
@@ -679,7 +756,7 @@ impl Acp {
         {
             error.kind = kind;
             if kind == RpcErrorKind::AuthExpired {
-                error.hint = self.login_of_another();
+                error.hint = self.login_of_another().map(Into::into);
             }
         }
         Error::Rpc(error)

@@ -8,17 +8,24 @@ use agent_client_protocol_schema::v1 as acp;
 use serde_json::{Value, json};
 
 use super::config::Config;
+use super::login::PreparedLogin;
 use super::{Acp, SessionParams, SystemPrompt, config, failure, services, steering};
-use crate::dialect::{Capabilities, ConfigValue, Handshake, InitializeParams, PolicyReach, agent_name, known};
+use crate::dialect::{
+    Capabilities, ConfigValue, Handshake, InitializeParams, PolicyReach, agent_name, is_kimi_code, known,
+};
 use crate::error::invalid_option;
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::jsonrpc::RpcFailure;
 use crate::messages::{Json, ServerInfo, decode_body};
+use crate::telemetry::cut_at;
 
 /// The name of the protocol for `protocol_version`.
 pub(super) const NAME: &str = "acp-1";
 pub(super) const UNAUTHORISED: i64 = -32000;
 const INVALID_PARAMS: i64 = -32602;
+/// How many ways to log in an error names, and how much of each name, in bytes.
+const MAX_SHOWN: usize = 20;
+const MAX_NAME: usize = 200;
 
 /// The method of the requests after the answer to `session/load`. No agent has it, so the agent refuses it, and the
 /// refusal marks a point in the stream.
@@ -69,6 +76,8 @@ pub(super) enum Stage {
     Greeting,
     /// The call that opens the session is pending.
     Session,
+    /// The agent has asked for a login, and `authenticate` is pending.
+    Login(Box<PreparedLogin>),
     /// The agent still sends the past of the loaded session. These settings are set afterwards.
     Past { received: bool, settings: Settings },
     /// The setting with this option's name is pending; these settings follow.
@@ -86,7 +95,10 @@ pub(super) fn initialize_request(params: &InitializeParams) -> acp::InitializeRe
         .compaction(acp::CompactionCapabilities::new());
     let capabilities =
         services::offered(params.services, acp::ClientCapabilities::new().elicitation(form).session(session))
-            .subagents(acp::SubagentCapabilities::new());
+            .subagents(acp::SubagentCapabilities::new())
+            .plan(acp::PlanCapabilities::new())
+            // `kimi-agent login` runs these ways; a session lists them in its error.
+            .auth(acp::AuthCapabilities::new().terminal(true));
     acp::InitializeRequest::new(ProtocolVersion::V1).client_info(client).client_capabilities(capabilities)
 }
 
@@ -102,6 +114,10 @@ impl Acp {
                 self.greeted(answer).map(|(method, params)| Some(self.request(id, method, &params)))
             }
             (Stage::Session, Ok(answer)) => self.has_session(answer).map(|()| self.next_after_session(id)),
+            (Stage::Session, Err(failure)) if failure.code == UNAUTHORISED && self.login.is_some() => {
+                Ok(self.log_in(id))
+            }
+            (Stage::Login(_), Ok(_)) => Ok(self.open_again(id)),
             (Stage::Past { .. }, _) => Ok(self.next_after_past(id)),
             (Stage::Setting(..), Ok(_)) => Ok(self.next_setting(id)),
             (_, Err(failure)) => Err(self.refused(failure)),
@@ -114,8 +130,8 @@ impl Acp {
     }
 
     /// Handles the answer to `initialize`, and requests a session.
-    fn greeted(&mut self, answer: &Json) -> Result<(&'static str, Value)> {
-        let answer: acp::InitializeResponse = decode_body(answer.get()).map_err(|reason| {
+    fn greeted(&mut self, body: &Json) -> Result<(&'static str, Value)> {
+        let answer: acp::InitializeResponse = decode_body(body.get()).map_err(|reason| {
             Error::Handshake(format!(
                 "the agent's answer to `initialize` can't be read: {reason}; check that `executable` names an agent that \
                  speaks the Agent Client Protocol, or set `dialect` to \"auto\" if it speaks Wire"
@@ -130,7 +146,7 @@ impl Acp {
         }
         self.server = server(answer.agent_info);
         self.offers = Offers::read(answer.agent_capabilities, answer.meta.as_ref());
-        self.logins = answer.auth_methods.iter().map(|method| method.name().to_owned()).collect();
+        let way = self.read_login_ways(body)?;
         let SessionParams { work_dir, session_id, fork_of, mcp_servers, .. } = &self.params;
         let http = self.offers.http;
         if !http && mcp_servers.iter().any(|server| matches!(server, acp::McpServer::Http(_))) {
@@ -138,6 +154,13 @@ impl Acp {
         }
         if !self.offers.sse && mcp_servers.iter().any(|server| matches!(server, acp::McpServer::Sse(_))) {
             return Err(self.unsupported("MCP servers over SSE"));
+        }
+        if known::refuses_mcp_commands(self.server.as_ref())
+            && mcp_servers.iter().any(|server| matches!(server, acp::McpServer::Stdio(_)))
+        {
+            return Err(self.unsupported(
+                "MCP servers that a command starts; install a release before 0.37 or after 0.38, or use a server over HTTP",
+            ));
         }
         // Without this the program gets an error that its tools are not supported.
         let program = self.program.as_ref().filter(|_| http).map(|program| program.server());
@@ -168,6 +191,7 @@ impl Acp {
         };
         self.loads = method == "session/load";
         self.stage = Stage::Session;
+        self.login = way.map(|way| Box::new(PreparedLogin { way, method, params: params.clone() }));
         Ok((method, params))
     }
 
@@ -212,6 +236,7 @@ impl Acp {
         let options = config::listed_in(answer.get()).unwrap_or_default();
         self.config = Config::new(&options, opened.modes.as_ref(), opened.models.as_ref());
         self.session = Some(session);
+        self.login = None;
 
         let mut settings = Settings::new();
         if let Some(model) = &self.params.model {
@@ -278,14 +303,7 @@ impl Acp {
         let failure = &failure::with_details(failure.clone());
         let RpcFailure { code, message, .. } = failure;
         let rpc = |kind, message| {
-            Error::Rpc(RpcError {
-                kind,
-                rpc_code: Some(*code),
-                message,
-                data: failure.data.clone(),
-                hint: None,
-                result: None,
-            })
+            Error::Rpc(RpcError { rpc_code: Some(*code), data: failure.data.clone(), ..RpcError::new(kind, message) })
         };
         // Some agents know aliases that are not in their lists, so the agent decides. ACP does not define the code of
         // the refusal.
@@ -296,18 +314,30 @@ impl Acp {
             return invalid_option("model", format!("{problem}\nit says: {message} ({code})"));
         }
         match (&self.stage, *code) {
+            (Stage::Login(login), _) => self.login_refused(&login.way, failure),
             (_, UNAUTHORISED) => {
                 let agent = agent_name(self.server.as_ref(), NAME);
                 let message = message.trim_end_matches('.');
                 let mut hint = self.login_of_another().unwrap_or_else(|| {
                     "log in (for Kimi Code: `kimi login`), or configure a model and its provider".to_owned()
                 });
-                if !self.logins.is_empty() {
-                    hint += &format!("; it knows these ways to log in: {}", self.logins.join(", "));
+                if !self.auth_methods.is_empty() {
+                    let shown = self.auth_methods.iter().take(MAX_SHOWN);
+                    let names: Vec<_> = shown.map(|method| cut_at(&method.name, MAX_NAME)).collect();
+                    hint += &format!("; it knows these ways to log in: {}", names.join(", "));
+                    if let more @ 1.. = self.auth_methods.len() - names.len() {
+                        hint += &format!(", and {more} more");
+                    }
                 }
-                let mut error = rpc(RpcErrorKind::LlmNotSet, format!("{agent}: {message}"));
+                if let Some(advice) = &self.login_advice {
+                    hint += &format!("; {advice}");
+                }
+                // Kimi Code reports a missing model in the same way.
+                let is_kimi_code = is_kimi_code(self.server.as_ref());
+                let kind = if is_kimi_code { RpcErrorKind::LlmNotSet } else { RpcErrorKind::AuthExpired };
+                let mut error = rpc(kind, format!("{agent}: {message}"));
                 if let Error::Rpc(error) = &mut error {
-                    error.hint = Some(hint);
+                    error.hint = Some(hint.into());
                 }
                 error
             }
@@ -322,7 +352,7 @@ impl Acp {
                     error.hint = Some(
                         "an agent of ACP makes the ids of sessions itself: leave `session_id` out to open a new session, \
                          or pass the `id` of an earlier one"
-                            .to_owned(),
+                            .into(),
                     );
                 }
                 error
@@ -363,6 +393,7 @@ impl Acp {
             server: self.server.clone(),
             capabilities: self.capabilities.clone(),
             session_id: Some(session.0.to_string()),
+            auth_methods: Some(Arc::clone(&self.auth_methods)).filter(|methods| !methods.is_empty()),
             config_options: Arc::clone(self.config.options()),
             ..Handshake::default()
         })

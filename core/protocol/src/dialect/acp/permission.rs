@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::tools::AskedQuestion;
 use super::{Acp, Asks, OpenRequest, content, meta, request_id, unknown};
 use crate::answers::Approval;
-use crate::dialect::{Answer, Incoming};
+use crate::dialect::{Answer, Incoming, OfferedOptions};
 use crate::json::exact;
 use crate::jsonrpc::{Params, is_too_deep};
 use crate::messages::{ApprovalRequest, Event, Question, QuestionOption, QuestionRequest};
@@ -97,7 +97,8 @@ impl Choice {
     fn contradicts_itself(&self) -> bool {
         match self.power() {
             Power::Nothing => reads_as_permission(&self.name),
-            Power::Once | Power::Always => reads_as_refusal(&self.name) && !is_answer(self),
+            Power::Once => (reads_as_refusal(&self.name) || reads_as_lasting(&self.name)) && !is_answer(self),
+            Power::Always => reads_as_refusal(&self.name) && !is_answer(self),
             Power::Unknown => false,
         }
     }
@@ -112,9 +113,10 @@ fn words(label: &str) -> Vec<String> {
 fn reads_as_refusal(label: &str) -> bool {
     let words = words(label);
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["don't" | "dont" | "never", "allow" | "approve" | "run", ..] | ["do", "not", "allow" | "approve" | "run"] => {
-            true
-        }
+        ["don't" | "dont" | "never", "allow" | "approve" | "run", ..]
+        | ["do", "not", "allow" | "approve" | "run"]
+        | ["never"]
+        | ["not", "now", ..] => true,
         [first, ..] => matches!(
             first,
             "no" | "nope"
@@ -132,6 +134,39 @@ fn reads_as_refusal(label: &str) -> bool {
     }
 }
 
+/// Returns whether the label says that the permission lasts.
+fn reads_as_lasting(label: &str) -> bool {
+    const LASTING: &[&str] = &[
+        "always",
+        "forever",
+        "permanently",
+        "bypass",
+        "don't ask",
+        "do not ask",
+        "never ask",
+        "this session",
+        "for session",
+        "the session",
+        "this project",
+        "this workspace",
+        "this conversation",
+        "for all",
+        "allow all",
+        "approve all",
+        "accept all",
+        "yes to all",
+        "allow everything",
+        "every time",
+        "from now on",
+        "until restart",
+        "auto-accept",
+        "auto-approve",
+        "auto-edit",
+    ];
+    let label = label.to_lowercase().replace('’', "'");
+    LASTING.iter().any(|text| label.contains(text))
+}
+
 fn reads_as_permission(label: &str) -> bool {
     let words = words(label);
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -139,6 +174,12 @@ fn reads_as_permission(label: &str) -> bool {
         [first, ..] => matches!(first, "yes" | "allow" | "approve" | "accept" | "ok" | "okay"),
         [] => false,
     }
+}
+
+/// Returns whether the label ends with the session, for example "Allow for this session".
+fn names_session(label: &str) -> bool {
+    let end = label.trim_end_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+    ["this session", "the session"].iter().any(|session| end.ends_with(session))
 }
 
 /// Returns whether the option is an answer to a question, by the id that Kimi Code uses: `q0_opt_1`.
@@ -194,6 +235,15 @@ impl Permission {
         self.plain(kind).next().filter(|_| !several)
     }
 
+    /// Returns the option that allows until the end of the session: the only one that always allows, or the only one of
+    /// them whose label ends with the session.
+    fn for_session(&self) -> Option<&Choice> {
+        let is_of_session = |option: &&Choice| option.kind == Some(Kind::AllowAlways) && names_session(&option.name);
+        let several = self.options.iter().filter(is_of_session).count() > 1;
+        self.only(Kind::AllowAlways)
+            .or_else(|| self.plain(Kind::AllowAlways).find(|option| names_session(&option.name)).filter(|_| !several))
+    }
+
     /// Returns the option that rejects. `None` without such an option; then no option is chosen.
     fn rejection(&self) -> Option<&Choice> {
         self.plain(Kind::RejectOnce).next().or_else(|| self.plain(Kind::RejectAlways).next())
@@ -209,12 +259,19 @@ impl Permission {
         clear.then_some(first)
     }
 
+    /// Returns the options, for a program that passes the request on.
+    pub(super) fn offered(&self) -> OfferedOptions {
+        let options =
+            self.options.iter().map(|option| (option.option_id.0.to_string(), option.power() != Power::Nothing));
+        OfferedOptions { options: options.collect(), are_clear: self.plain.iter().all(|is_plain| *is_plain) }
+    }
+
     pub(super) fn outcome(&self, answer: &Answer) -> RequestPermissionResponse {
         let chosen = match answer {
             // An approval for once must not become a permanent one.
             Answer::Approval(Approval::Approve) => self.plain(Kind::AllowOnce).next(),
             Answer::Approval(Approval::ApproveForSession) => {
-                self.only(Kind::AllowAlways).or_else(|| self.plain(Kind::AllowOnce).next())
+                self.for_session().or_else(|| self.plain(Kind::AllowOnce).next())
             }
             Answer::Question(Some(answers)) => {
                 let label = answers.get(&self.question);
@@ -260,6 +317,7 @@ impl Acp {
         let call_id = asked.tool_call.tool_call_id.0.to_string();
         let fields = &asked.tool_call.fields;
         self.restate(&call_id, asked.tool_call.meta.as_ref(), fields, &mut all);
+        self.note_unreadable(&call_id, params.member("toolCall").ok().flatten().unwrap_or_default());
         let order = self.next_order();
         let is_own = self.is_own_call(&call_id, fields, &asked.options.0);
         let (mut request, question): (Event, _) = if is_approval(&asked.options.0) {
@@ -344,7 +402,8 @@ impl Acp {
     fn approval(&self, rpc_id: &str, call_id: &str, asked: &Asked) -> ApprovalRequest {
         let fields = &asked.tool_call.fields;
         let content = fields.content.as_deref().unwrap_or_default();
-        let title = fields.title.clone().unwrap_or_default();
+        // Mistral Vibe sends the id of the call alone.
+        let title = fields.title.as_deref().or_else(|| self.tools.title(call_id)).unwrap_or_default().to_owned();
         let texts = content::texts(content).join("\n\n");
         let mut request = ApprovalRequest {
             id: request_id(rpc_id),
@@ -387,5 +446,22 @@ mod tests {
             option("n", "No", Kind::AllowOnce),
         ];
         assert_eq!(plain(&options), [true, false, true, false, true, true, false]);
+        for (name, is_plain) in [
+            ("Allow once", true),
+            ("Always allow", false),
+            ("Yes, and don’t ask again", false),
+            ("Yes, and bypass permissions", false),
+            ("Allow for this session", false),
+            ("Approve for session", false),
+            ("Yes, and auto-accept edits", false),
+            ("Allow all edits in this workspace", false),
+            ("Never ask again", false),
+            ("Yes, and manually approve edits", true),
+            ("Never", false),
+            ("Not now", false),
+        ] {
+            assert_eq!(plain(&[option("o", name, Kind::AllowOnce)]), [is_plain], "{name}");
+        }
+        assert_eq!(plain(&[option("o", "Always allow", Kind::AllowAlways)]), [true]);
     }
 }

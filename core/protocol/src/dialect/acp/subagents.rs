@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::json::object;
 use crate::jsonrpc::{self, Message};
 use crate::messages::{Event, SubagentEvent, TurnBegin, TurnEnd};
+use crate::printable::printable_line;
 
 pub(super) const UPDATE: &str = "subagent_update";
 
@@ -114,7 +115,7 @@ impl Acp {
     }
 
     /// Returns the subagent with this session, or the subagent above it.
-    fn child_with(&self, session: &str) -> Option<&str> {
+    pub(super) fn child_with(&self, session: &str) -> Option<&str> {
         let is_above = |(id, child): &(&String, &Child)| *id == session || child.acp.child_with(session).is_some();
         self.children.as_ref()?.all.iter().find(is_above).map(|(id, _)| &**id)
     }
@@ -232,7 +233,13 @@ impl Acp {
         let mut child = match family.all.remove(session) {
             Some(child) => child,
             None if is_full => {
-                tracing::warn!(session, "subagent ignored: too many subagents");
+                if !self.tools.kept().has_ignored.swap(true, Relaxed) {
+                    let session = printable_line(session);
+                    tracing::warn!(
+                        session = &*session,
+                        "subagent ignored: too many subagents. Further ones are not logged"
+                    );
+                }
                 return self.pass_on(UPDATE, text, None, all);
             }
             None => {

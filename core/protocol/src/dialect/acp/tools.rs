@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::{Acp, content, meta, updates};
 use crate::dialect::{CallDetails, Incoming};
 use crate::json::scan::for_each_member;
-use crate::json::{Key, parsed_object};
+use crate::json::{Key, of_text, parsed_object};
 use crate::messages::{DisplayBlock, FunctionCall, ToolCall, ToolCallPart, ToolKind, ToolResult, ToolReturnValue};
 
 /// The limit of remembered tool calls, open or ended. No model makes as many at once.
@@ -48,6 +48,8 @@ pub(super) struct Kept {
     has_forgotten: AtomicBool,
     /// The number of subagents.
     pub(super) subagents: AtomicUsize,
+    /// Whether a subagent was ignored, because there were too many.
+    pub(super) has_ignored: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -98,7 +100,7 @@ impl Call {
 
 /// Returns a hash of JSON that does not depend on the order of its members; `None` if the text is not JSON.
 fn hash_of(arguments: &str) -> Option<u64> {
-    let value: Value = serde_json::from_str(arguments).ok()?;
+    let value = of_text(arguments)?;
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     Some(hasher.finish())
@@ -264,13 +266,30 @@ impl Tools {
         self.calls.iter().rev().find(|call| call.id == id).map(|call| &*call.name)
     }
 
+    /// Remembers the title of an announced call, unless it is the name of the tool.
+    pub(super) fn titled(&mut self, id: &str, title: &str) {
+        if let Some(call) = self.find(id).filter(|call| !call.ended && call.name != title) {
+            call.add_title(title);
+        }
+    }
+
+    /// Returns the newest title of a call that is not only the name of its tool.
+    pub(super) fn title(&self, id: &str) -> Option<&str> {
+        let call = self.calls.iter().rev().find(|call| call.id == id)?;
+        call.titles.last().map(String::as_str)
+    }
+
     /// Returns a text that says exactly what a call would do. It includes the title, unless that is only the tool's
-    /// name. Some agents send a command as the title, and the model's description of it as the text.
+    /// name; without a text, it is then the command. Some agents send a command as the title, and the model's description of
+    /// it as the text.
     pub(super) fn described(&self, id: &str, title: &str, text: String) -> String {
-        let is_name = |call: &Call| call.name == title && !call.arguments.is_empty();
-        let names_tool = self.calls.iter().rev().find(|call| call.id == id).is_some_and(is_name);
+        let is_name = |call: &&Call| call.name == title && !call.arguments.is_empty();
+        let named = self.calls.iter().rev().find(|call| call.id == id).filter(is_name);
+        let names_tool = named.is_some();
         if text.is_empty() {
-            title.to_owned()
+            let arguments = named.and_then(|call| parsed_object(&call.arguments));
+            let command = arguments.as_ref().and_then(|arguments| arguments.get("command")?.as_str());
+            command.unwrap_or(title).to_owned()
         } else if names_tool || text.contains(title) {
             text
         } else {
@@ -302,6 +321,13 @@ impl Tools {
     /// Returns whether the agent has ever reported that the tool of a call runs commands, or changes or deletes data.
     pub(super) fn may_change_something(&self, id: &str) -> bool {
         self.calls.iter().rev().find(|call| call.id == id).is_some_and(|call| call.may_change_something)
+    }
+
+    /// Notes that the description of a call lacks something.
+    pub(super) fn set_incomplete(&mut self, id: &str) {
+        if let Some(call) = self.find(id) {
+            call.details.is_incomplete = true;
+        }
     }
 
     fn add(&mut self, mut call: Call) {
@@ -378,19 +404,36 @@ impl Call {
         let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
         let locations = fields.locations.iter().flatten().map(|location| text(&location.path)).collect();
         let diffs = fields.content.iter().flatten().filter_map(|content| match content {
-            ToolCallContent::Diff(diff) => Some(text(&diff.path)),
+            ToolCallContent::Diff(diff) => Some(diff),
             _ => None,
         });
-        let diffs = diffs.collect();
+        let CallDetails { shown, is_incomplete, .. } = &mut self.details;
+        for diff in diffs.clone() {
+            let mut hasher = DefaultHasher::new();
+            (&diff.path, &diff.old_text, &diff.new_text).hash(&mut hasher);
+            let hash = hasher.finish();
+            match shown.contains(&hash) {
+                true => {}
+                false if shown.len() < MAX_DETAILS => shown.push(hash),
+                false => *is_incomplete = true,
+            }
+        }
+        let diffs = diffs.map(|diff| text(&diff.path)).collect();
         let CallDetails { locations: newest, earlier_locations: earlier, is_incomplete, .. } = &mut self.details;
         *is_incomplete |= renew(newest, earlier, locations);
         let CallDetails { diffs: newest, earlier_diffs: earlier, is_incomplete, .. } = &mut self.details;
         *is_incomplete |= renew(newest, earlier, diffs);
-        if let Some(title) = fields.title.as_ref().filter(|title| title.len() <= MAX_DETAIL)
+        if let Some(title) = &fields.title {
+            self.add_title(title);
+        }
+    }
+
+    fn add_title(&mut self, title: &str) {
+        if title.len() <= MAX_DETAIL
             && self.titles.len() < MAX_DETAILS
-            && !self.titles.contains(title)
+            && !self.titles.iter().any(|known| known == title)
         {
-            self.titles.push(title.clone());
+            self.titles.push(title.to_owned());
         }
     }
 
@@ -489,9 +532,9 @@ impl Acp {
         meta: Option<&acp::Meta>,
         all: &mut Vec<Incoming>,
     ) {
-        // After the end of a call, an announcement of its id is a new call, unless it is late or says that the call has ended.
+        // After the end of a call, an announcement of its id is a new call, unless it is late or says again that the call has ended.
         let is_same =
-            |call: &&mut Call| !call.ended || is_end(&fields) || (!call.is_announced && !call.has_other_input(&fields));
+            |call: &&mut Call| !call.ended || (is_end(&fields) || !call.is_announced) && !call.has_other_input(&fields);
         if let Some(call) = self.tools.find(id).filter(is_same) {
             call.is_announced = true;
             return self.tool_update(id, fields, meta, all);
@@ -749,14 +792,12 @@ fn shows_arguments(content: &[ToolCallContent], arguments: &str, ends: bool) -> 
 }
 
 fn is_same_json(a: &str, b: &str) -> bool {
-    let value = |text: &str| serde_json::from_str::<Value>(text).ok();
-    value(a).is_some_and(|a| value(b) == Some(a))
+    of_text(a).is_some_and(|a| of_text(b) == Some(a))
 }
 
 /// Returns the arguments as text, with the agent's formatting if it displays them.
 fn whole_arguments(raw: &Value, content: Option<&[ToolCallContent]>) -> String {
-    let shown =
-        content.and_then(content::text).filter(|text| serde_json::from_str::<Value>(text).ok().as_ref() == Some(raw));
+    let shown = content.and_then(content::text).filter(|text| of_text(text).as_ref() == Some(raw));
     shown.unwrap_or_else(|| raw.to_string())
 }
 

@@ -4,17 +4,22 @@ use std::borrow::Cow;
 
 use agent_client_protocol_schema::v1::{
     self as acp, AvailableCommand, CompactionStatus, CompactionUpdate, ContentBlock, SessionUpdate, ToolCall,
-    ToolCallUpdateFields, UsageUpdate,
+    ToolCallUpdateFields,
 };
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Acp, config, content, failure, meta, subagents, tools, unknown};
+use super::{Acp, config, content, failure, meta, plan, subagents, tools, unknown};
+use crate::cost::money;
 use crate::dialect::Incoming;
-use crate::json::object;
 use crate::json::scan::{for_each_member, plain_text_part, text_of};
+use crate::json::{lenient, object};
 use crate::jsonrpc::Params;
-use crate::messages::{CompactionBegin, CompactionEnd, ContentPart, SlashCommand, StatusUpdate, ThinkPart};
+use crate::messages::value::keep_unknown;
+use crate::messages::{
+    CompactionBegin, CompactionEnd, ContentPart, Cost, CostSource, Json, SlashCommand, StatusUpdate,
+};
 
 /// The other updates that concern the session, and not the running turn.
 const ASIDE: [&str; 3] = ["available_commands_update", "session_info_update", "config_option_update"];
@@ -67,7 +72,6 @@ impl<'a> Update<'a> {
             "tool_call" => self.tool_object().map(SessionUpdate::ToolCall),
             "tool_call_update" => self.tool_object().map(SessionUpdate::ToolCallUpdate),
             "current_mode_update" => object(self.text).map(SessionUpdate::CurrentModeUpdate),
-            "usage_update" => object(self.text).map(SessionUpdate::UsageUpdate),
             "compaction_update" => object(self.text).map(SessionUpdate::CompactionUpdate),
             "available_commands_update" => object(self.text).map(SessionUpdate::AvailableCommandsUpdate),
             _ => return None,
@@ -86,9 +90,7 @@ impl<'a> Update<'a> {
         let text = || plain_text_part(self.content?);
         match &*self.kind {
             "agent_message_chunk" => text().map(ContentPart::text),
-            "agent_thought_chunk" => {
-                text().map(|think| ContentPart::Think(ThinkPart { think, encrypted: None, extra: Default::default() }))
-            }
+            "agent_thought_chunk" => text().map(ContentPart::think),
             _ => None,
         }
     }
@@ -113,6 +115,9 @@ impl Acp {
             self.subagent_updated(update.text, update.meta, &mut all);
             return Incoming::batch(all);
         }
+        if update.kind == "usage_update" {
+            self.usage_of_session(update.meta.as_ref());
+        }
         if !ASIDE.contains(&&*update.kind) && update.kind != NOTICE && self.is_past() {
             return Incoming::Batch(Vec::new());
         }
@@ -128,7 +133,30 @@ impl Acp {
             all.push(Incoming::event(part));
             return Incoming::Batch(all);
         }
+        if let Some(read) = plan::read(&update.kind, update.text) {
+            match read {
+                Ok(event) => {
+                    self.begin_step(&mut all);
+                    all.push(Incoming::event(event));
+                    if let Some(meta) = update.meta {
+                        meta::put_into_first(meta, &mut all);
+                    }
+                }
+                Err(error) => self.pass_on(&update.kind, update.text, Some(error), &mut all),
+            }
+            return Incoming::batch(all);
+        }
         match update.decode() {
+            // It may arrive after its turn, possibly during the next turn.
+            None if update.kind == "usage_update" => match context(update.text) {
+                Some(status) => {
+                    all.push(Incoming::out_of_turn(status));
+                    if let Some(meta) = update.meta {
+                        meta::put_into_first(meta, &mut all);
+                    }
+                }
+                None => self.pass_on(&update.kind, update.text, None, &mut all),
+            },
             Some(Ok(decoded)) => {
                 // The result of the tool call contains it.
                 let is_of_tool = matches!(decoded, SessionUpdate::ToolCallUpdate(_));
@@ -144,7 +172,10 @@ impl Acp {
                 }
                 self.pass_on(&update.kind, update.text, None, &mut all);
             }
-            Some(Err(error)) => self.pass_on(&update.kind, update.text, Some(error.to_string()), &mut all),
+            Some(Err(error)) => match loose_parts(&update) {
+                Some(parts) => parts.into_iter().for_each(|part| self.part(part, &mut all)),
+                None => self.pass_on(&update.kind, update.text, Some(error.to_string()), &mut all),
+            },
             None => self.pass_on(&update.kind, update.text, None, &mut all),
         }
         Incoming::batch(all)
@@ -181,35 +212,36 @@ impl Acp {
     ) {
         match update {
             SessionUpdate::AgentMessageChunk(chunk) => {
-                let part = content::part(chunk.content);
+                let part = content::part(chunk.content).of_message(id_of(chunk.message_id));
                 self.part(part, all);
                 self.usage_of_chunk(chunk.meta.as_ref(), all);
             }
             SessionUpdate::AgentThoughtChunk(chunk) => match chunk.content {
                 ContentBlock::Text(text) => {
-                    let think = ThinkPart { think: text.text, encrypted: None, extra: Default::default() };
-                    self.part(ContentPart::Think(think), all);
+                    self.part(ContentPart::think(text.text).of_message(id_of(chunk.message_id)), all);
                 }
                 _ => self.pass_on(kind, raw, None, all),
             },
             SessionUpdate::ToolCall(call) => {
                 self.begin_step(all);
                 self.note_sessions(&call.tool_call_id.0, &call.content);
+                let title = call.title.clone();
                 let (id, name, fields) = taken_apart(call);
                 self.tool_call(&id, &name, fields, meta.as_ref(), all);
+                self.note_unreadable(&id, raw);
+                self.tools.titled(&id, &title);
                 self.tools.count(&id);
             }
             SessionUpdate::ToolCallUpdate(update) => {
                 self.begin_step(all);
                 self.note_sessions(&update.tool_call_id.0, update.fields.content.as_deref().unwrap_or_default());
                 self.tool_update(&update.tool_call_id.0, update.fields, meta.as_ref(), all);
+                self.note_unreadable(&update.tool_call_id.0, raw);
                 self.tools.count(&update.tool_call_id.0);
             }
             SessionUpdate::CurrentModeUpdate(update) => {
                 self.mode_entered(&update.current_mode_id.0, all);
             }
-            // It may arrive after its turn, possibly during the next turn.
-            SessionUpdate::UsageUpdate(usage) => all.push(Incoming::out_of_turn(context(&usage))),
             SessionUpdate::CompactionUpdate(update) => self.compaction(&update, raw, all),
             SessionUpdate::AvailableCommandsUpdate(update) => {
                 all.push(Incoming::Commands(update.available_commands.into_iter().map(command).collect()));
@@ -250,6 +282,10 @@ impl Acp {
     }
 }
 
+fn id_of(id: Option<acp::MessageId>) -> Option<String> {
+    Some(id?.0.to_string())
+}
+
 fn taken_apart(call: ToolCall) -> (String, String, ToolCallUpdateFields) {
     let ToolCall { tool_call_id, title, name, kind, status, content, locations, raw_input, raw_output, meta, .. } =
         call;
@@ -264,9 +300,11 @@ fn taken_apart(call: ToolCall) -> (String, String, ToolCallUpdateFields) {
     (tool_call_id.0.to_string(), name, fields)
 }
 
-/// Returns the tool's name from the field that Qwen Code and its forks use. Their titles are for people.
+/// Returns the tool's name from the fields that Qwen Code and its forks, and Mistral Vibe use. Their titles are for people.
 pub(super) fn named(meta: Option<&acp::Meta>) -> Option<String> {
-    Some(meta?.get("toolName")?.as_str()?.to_owned())
+    let meta = meta?;
+    let name = ["toolName", "tool_name"].iter().find_map(|field| meta.get(*field)?.as_str());
+    name.map(str::to_owned)
 }
 
 fn command(command: AvailableCommand) -> SlashCommand {
@@ -278,17 +316,85 @@ fn command(command: AvailableCommand) -> SlashCommand {
     command
 }
 
-/// Returns the size of the context and its use.
-fn context(usage: &UsageUpdate) -> StatusUpdate {
-    let tokens = |count: u64| Some(i64::try_from(count).unwrap_or(i64::MAX));
+/// Returns the size of the context, its use and the cost. `None` if the update has none of them.
+fn context(update: &str) -> Option<StatusUpdate> {
+    // All members are optional here: Claude Code (0.22.2) sends a cost with `used: null`.
+    #[derive(Deserialize)]
+    struct Usage {
+        used: Option<Json>,
+        size: Option<Json>,
+        cost: Option<Json>,
+    }
+    let Usage { used, size, cost } = object(update).ok()?;
+    let count = |given: Option<Json>| given?.decode::<u64>().ok();
+    let (used, size) = (count(used), count(size));
+    if used.is_none() && size.is_none() && cost.is_none() {
+        return None;
+    }
+    let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let mut update = StatusUpdate {
-        context_tokens: tokens(usage.used),
-        max_context_tokens: tokens(usage.size),
-        context_usage: (usage.size > 0).then(|| usage.used as f64 / usage.size as f64),
+        context_tokens: used.map(tokens),
+        max_context_tokens: size.map(tokens),
+        context_usage: used.zip(size.filter(|size| *size > 0)).map(|(used, size)| used as f64 / size as f64),
         ..StatusUpdate::unchanged()
     };
-    if let Some(cost) = &usage.cost {
-        update.extra.insert("cost", json!(cost));
+    if let Some(given) = cost {
+        match cost_of(&given) {
+            Some(cost) => update.cost = Some(cost),
+            None => keep_unknown(&mut update.extra, "cost".to_owned(), given),
+        }
     }
-    update
+    Some(update)
+}
+
+/// Reads a cost. `None` if it has no amount from 0 on, or no currency.
+fn cost_of(given: &Json) -> Option<Cost> {
+    let acp::Cost { amount, currency, meta, .. } = given.decode().ok()?;
+    let mut cost = money(amount, &currency)?.into_cost(CostSource::Reported);
+    if let Some(meta) = meta {
+        cost.extra.insert("_meta", json!(meta));
+    }
+    Some(cost)
+}
+
+/// The limit of parts other than text in a piece of the answer that has several.
+const MAX_PARTS: usize = 1000;
+
+/// Reads the content of a piece of the answer or of the thinking that is not one block: a text, a list of blocks, or a text without
+/// a type. Texts that follow each other are joined. `None` if anything else is in it.
+fn loose_parts(update: &Update<'_>) -> Option<Vec<ContentPart>> {
+    let thinks = match &*update.kind {
+        "agent_message_chunk" => false,
+        "agent_thought_chunk" => true,
+        _ => return None,
+    };
+    let mut read = lenient::value(update.text)?;
+    let id = read.get("messageId").and_then(Value::as_str).map(str::to_owned);
+    let items = match read.get_mut("content")?.take() {
+        Value::Array(items) => items,
+        item => vec![item],
+    };
+    let mut parts: Vec<ContentPart> = Vec::new();
+    for item in items {
+        let text = match item {
+            Value::String(text) => text,
+            item => match serde_json::from_value(item.clone()) {
+                Ok(ContentBlock::Text(text)) => text.text,
+                Ok(block) if !thinks && parts.len() < MAX_PARTS => {
+                    parts.push(content::part(block));
+                    continue;
+                }
+                Ok(_) => return None,
+                Err(_) => item.get("text")?.as_str()?.to_owned(),
+            },
+        };
+        match parts.last_mut() {
+            Some(ContentPart::Text(last)) => last.text.push_str(&text),
+            Some(ContentPart::Think(last)) => last.think.push_str(&text),
+            _ if thinks => parts.push(ContentPart::think(text)),
+            _ => parts.push(ContentPart::text(text)),
+        }
+    }
+    let parts = parts.into_iter().map(|part| part.of_message(id.clone()));
+    Some(parts.collect()).filter(|parts: &Vec<_>| !parts.is_empty())
 }

@@ -2,21 +2,21 @@
 //!
 //! ACP has no stable place for them. Claude Code and OpenCode put `usage` into the answer to a prompt, Gemini CLI puts
 //! `quota` into the answer's `_meta`, and Qwen Code puts `usage` into the `_meta` of an empty text after each request to
-//! the model.
+//! the model. Mistral Vibe counts the tokens of the whole session.
 
 use agent_client_protocol_schema::v1 as acp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Acp;
-use crate::dialect::Incoming;
+use crate::dialect::{Incoming, known};
 use crate::messages::{Json, StatusUpdate, TokenUsage};
 
 /// The counts that an agent reports. Agents differ in whether the input includes cached tokens, and whether the output
 /// includes thinking. The total shows which is the case.
-#[derive(Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Counts {
+pub(super) struct Counts {
     #[serde(alias = "total_tokens")]
     total_tokens: Option<u64>,
     #[serde(alias = "input_tokens")]
@@ -32,6 +32,26 @@ impl Counts {
     fn read(value: &Value) -> Option<Self> {
         let has_input = value.get("inputTokens").is_some() || value.get("input_tokens").is_some();
         Self::deserialize(value).ok().filter(|_| has_input)
+    }
+
+    /// Returns the counts since earlier ones of the same session. An agent that has begun to count anew has counted only
+    /// what is new.
+    fn since(&self, before: &Self) -> Self {
+        let since = |now: Option<u64>, before: Option<u64>| match now {
+            Some(now) => now.checked_sub(before.unwrap_or(0)).map(Some),
+            None => Some(None),
+        };
+        let counted = || {
+            Some(Self {
+                total_tokens: since(self.total_tokens, before.total_tokens)?,
+                input_tokens: self.input_tokens.checked_sub(before.input_tokens)?,
+                output_tokens: self.output_tokens.checked_sub(before.output_tokens)?,
+                thought_tokens: since(self.thought_tokens, before.thought_tokens)?,
+                cached_read_tokens: since(self.cached_read_tokens, before.cached_read_tokens)?,
+                cached_write_tokens: since(self.cached_write_tokens, before.cached_write_tokens)?,
+            })
+        };
+        counted().unwrap_or(*self)
     }
 
     fn usage(&self) -> TokenUsage {
@@ -67,8 +87,25 @@ impl Acp {
         let Ok(answer) = answer.decode::<Answer>() else { return };
         let in_meta = || Counts::read(answer.meta.as_ref()?.pointer("/quota/token_count")?);
         let counts = answer.usage.as_ref().and_then(Counts::read).or_else(in_meta);
-        if let Some(counts) = counts.filter(|_| !self.counted) {
+        if let Some(mut counts) = counts.filter(|_| !self.counted) {
+            if known::counts_session(self.server.as_ref()) {
+                counts = counts.since(&std::mem::replace(&mut self.counted_before, counts));
+            }
             self.report_usage(&counts, all);
+        }
+    }
+
+    /// Notes the tokens of the session so far, which the next answer includes. The agent reports them between turns, also
+    /// when it opens a session again.
+    pub(super) fn usage_of_session(&mut self, meta: Option<&acp::Meta>) {
+        if self.prompting || !known::counts_session(self.server.as_ref()) {
+            return;
+        }
+        let count = |name: &str| meta?.get(name)?.as_u64();
+        if let (Some(input_tokens), Some(output_tokens)) = (count("promptTokens"), count("completionTokens")) {
+            let (total_tokens, cached_read_tokens) = (count("totalTokens"), count("cachedTokens"));
+            self.counted_before =
+                Counts { total_tokens, input_tokens, output_tokens, cached_read_tokens, ..Counts::default() };
         }
     }
 
@@ -115,6 +152,18 @@ mod tests {
         let within = json!({"inputTokens": 100, "outputTokens": 30, "thoughtTokens": 7, "totalTokens": 130});
         assert_eq!(usage(apart), [100, 0, 0, 37]);
         assert_eq!(usage(within), [100, 0, 0, 30]);
+    }
+
+    #[test]
+    fn counts_of_session_become_those_of_turn() {
+        let read = |counts: Value| Counts::read(&counts).expect("counts");
+        let first = read(json!({"inputTokens": 100, "outputTokens": 10, "totalTokens": 110}));
+        let second = read(json!({"inputTokens": 320, "outputTokens": 25, "totalTokens": 345, "cachedReadTokens": 20}));
+        let turn = second.since(&first).usage();
+        assert_eq!([turn.input_other, turn.input_cache_read, turn.output], [200, 20, 15]);
+        // The counter has begun anew.
+        let turn = first.since(&second).usage();
+        assert_eq!([turn.input_other, turn.input_cache_read, turn.output], [100, 0, 10]);
     }
 
     #[test]

@@ -72,9 +72,9 @@ impl Call {
     /// Returns a hash that does not depend on the form of the JSON text.
     fn hash(arguments: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
-        match serde_json::from_str::<serde_json::Value>(arguments) {
-            Ok(value) => value.to_string().hash(&mut hasher),
-            Err(_) => arguments.hash(&mut hasher),
+        match crate::json::of_text(arguments) {
+            Some(value) => value.to_string().hash(&mut hasher),
+            None => arguments.hash(&mut hasher),
         }
         hasher.finish()
     }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::messages::{
     Content, ContentPart, DiffDisplayBlock, DisplayBlock, Json, ShellDisplayBlock, UnknownDisplayBlock,
 };
+use crate::resource;
 
 /// The server accepts bodies of at most 1 MiB. Larger images are uploaded first. This many bytes are left for the rest
 /// of the body.
@@ -98,6 +99,7 @@ fn block(part: &ContentPart) -> Result<Block, &'static str> {
         ContentPart::Text(part) => Ok(Block::Text { text: part.text.clone() }),
         ContentPart::ImageUrl(part) => Ok(Block::Image { source: source(&part.image_url.url) }),
         ContentPart::VideoUrl(part) => Ok(Block::Video { source: source(&part.video_url.url) }),
+        ContentPart::Resource(part) => part.as_text().map(|text| Block::Text { text }).ok_or(resource::BYTES),
         ContentPart::AudioUrl(_) => Err("sounds"),
         ContentPart::Think(_) => Err("thinking"),
         ContentPart::Unknown(_) => Err("parts of unknown types"),

@@ -12,7 +12,7 @@ use crate::json::Key;
 use crate::jsonrpc::{MAX_DEPTH, Params, is_too_deep};
 use crate::messages::{
     CompactionBegin, CompactionEnd, Content, ContentPart, Event, Json, Notification, SteerInput, StepBegin,
-    StepInterrupted, StepRetry, ThinkPart, TurnBegin, TurnEnd, UnknownEvent, decode_body,
+    StepInterrupted, StepRetry, TurnBegin, TurnEnd, UnknownEvent, decode_body,
 };
 
 /// Frames without information for programs: their content also arrives in another form, or concerns other sessions.
@@ -403,11 +403,7 @@ impl KimiWeb {
 }
 
 fn part(is_text: bool, text: String) -> Event {
-    if is_text {
-        ContentPart::text(text).into()
-    } else {
-        ContentPart::Think(ThinkPart { think: text, encrypted: None, extra: Default::default() }).into()
-    }
+    if is_text { ContentPart::text(text).into() } else { ContentPart::think(text).into() }
 }
 
 fn retry(payload: &str) -> Result<Event, String> {

@@ -28,7 +28,7 @@ pub fn deleted(outcome: std::result::Result<Json, RpcFailure>) -> Result<()> {
 
 fn refused(failure: RpcFailure) -> Error {
     let RpcFailure { code, message, data } = failure;
-    Error::Rpc(RpcError { kind: RpcErrorKind::Other, rpc_code: Some(code), message, data, hint: None, result: None })
+    Error::Rpc(RpcError { rpc_code: Some(code), data, ..RpcError::new(RpcErrorKind::Other, message) })
 }
 
 /// The sessions of the pages so far.
@@ -96,6 +96,7 @@ impl KimiWebListing {
             work_dir: item.metadata.cwd,
             title: item.title.filter(|title| !title.is_empty()),
             updated_at: item.updated_at,
+            archived: None,
         });
         let wanted: Vec<_> = sessions.filter(is_wanted).collect();
         self.sessions.extend(wanted);

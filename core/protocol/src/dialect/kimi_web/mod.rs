@@ -338,7 +338,7 @@ impl Dialect for KimiWeb {
         if let Error::Rpc(error) = &mut error
             && is_without_model
         {
-            error.hint = Some(opening::NO_MODEL.to_owned());
+            error.hint = Some(opening::NO_MODEL.into());
         }
         error
     }

@@ -182,14 +182,9 @@ impl KimiWeb {
         let config: Config = answer.decode().unwrap_or_default();
         let Some(model) = config.default_model.filter(|model| !model.is_empty()) else {
             let agent = agent_name(self.server.as_ref(), NAME);
-            return Err(Error::Rpc(RpcError {
-                kind: RpcErrorKind::LlmNotSet,
-                rpc_code: None,
-                message: format!("{agent} has no model for the session: its configuration has no `default_model`"),
-                data: None,
-                hint: Some(NO_MODEL.to_owned()),
-                result: None,
-            }));
+            let message = format!("{agent} has no model for the session: its configuration has no `default_model`");
+            let hint = Some(NO_MODEL.into());
+            return Err(Error::Rpc(RpcError { hint, ..RpcError::new(RpcErrorKind::LlmNotSet, message) }));
         };
         self.set_profile(Some(model))
     }
@@ -254,16 +249,9 @@ impl KimiWeb {
             return Ok(Some(self.subscribe(true)));
         }
         let rpc = |hint: Option<&str>| {
-            let hint = hint.map(str::to_owned);
-            let kind = RpcErrorKind::Other;
-            Error::Rpc(RpcError {
-                kind,
-                rpc_code: Some(*code),
-                message: message.clone(),
-                data: data.clone(),
-                hint,
-                result: None,
-            })
+            let hint = hint.map(Into::into);
+            let error = RpcError::new(RpcErrorKind::Other, message.clone());
+            Error::Rpc(RpcError { rpc_code: Some(*code), data: data.clone(), hint, ..error })
         };
         Err(match (&self.stage, *code) {
             (Stage::Greeting, _) => Error::Handshake(format!(
@@ -287,15 +275,8 @@ impl KimiWeb {
             (Stage::Open, _) => {}
             (_, Err(failure)) => {
                 let RpcFailure { code, message, data } = failure;
-                let kind = RpcErrorKind::Other;
-                return Err(Error::Rpc(RpcError {
-                    kind,
-                    rpc_code: Some(code),
-                    message,
-                    data,
-                    hint: None,
-                    result: None,
-                }));
+                let error = RpcError::new(RpcErrorKind::Other, message);
+                return Err(Error::Rpc(RpcError { rpc_code: Some(code), data, ..error }));
             }
             (_, Ok(_)) => return Err(Error::Handshake("the server has opened no session".to_owned())),
         }

@@ -11,6 +11,8 @@ message! {
     TextPart tagged "text" since "1.0" {
         /// The text.
         text: String,
+        /// The id of the message that the part belongs to, if the agent sends it.
+        message_id: Option<String>,
     }
 
     /// A part of the model's thinking.
@@ -19,6 +21,8 @@ message! {
         think: String,
         /// Its encrypted form or signature, if the provider sends one.
         encrypted: Option<String>,
+        /// The id of the message that the part belongs to, if the agent sends it.
+        message_id: Option<String>,
     }
 
     /// An image.
@@ -47,6 +51,22 @@ message! {
         id: Option<String>,
     }
 
+    /// A resource: a file, or anything else with an address. Its content is `text` or `data`; without both it is a link.
+    ResourcePart tagged "resource" since "" {
+        /// The address: a URL such as `file:///srv/app/main.py`, or another URI.
+        uri: String,
+        /// The name of the file, if the resource is one. An agent that takes no texts of resources gets a link to such a part.
+        name: Option<String>,
+        /// The content, if it is text.
+        text: Option<String>,
+        /// The content in base64, if it is not text.
+        data: Option<String>,
+        /// The media type, for example `text/markdown`.
+        mime_type: Option<String>,
+        /// The size of the file in bytes, if the resource is a file.
+        size: Option<i64>,
+    }
+
     /// A content part of a type that this SDK does not know, or of a known type that it could not read.
     /// Its fields are in `extra`.
     UnknownContentPart since "1.0" {
@@ -68,6 +88,8 @@ tagged_union! {
         AudioUrl(AudioURLPart) = "audio_url",
         /// A video.
         VideoUrl(VideoURLPart) = "video_url",
+        /// A file or another resource.
+        Resource(ResourcePart) = "resource",
     } else UnknownContentPart
 }
 
@@ -82,7 +104,31 @@ impl ContentPart {
     /// # Ok::<(), serde_json::Error>(())
     /// ```
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Text(TextPart { text: text.into(), extra: Default::default() })
+        Self::Text(TextPart { text: text.into(), message_id: None, extra: Default::default() })
+    }
+
+    /// Makes a part of the model's thinking.
+    pub(crate) fn think(think: impl Into<String>) -> Self {
+        Self::Think(ThinkPart { think: think.into(), encrypted: None, message_id: None, extra: Default::default() })
+    }
+
+    /// Returns a text or a thought with the id of its message. Other parts are returned unchanged.
+    pub(crate) fn of_message(mut self, id: Option<String>) -> Self {
+        match &mut self {
+            Self::Text(TextPart { message_id, .. }) | Self::Think(ThinkPart { message_id, .. }) => *message_id = id,
+            _ => {}
+        }
+        self
+    }
+
+    /// Returns the id of the message of a text or a thought.
+    pub(crate) fn message_id(&self) -> Option<&str> {
+        match self {
+            Self::Text(TextPart { message_id, .. }) | Self::Think(ThinkPart { message_id, .. }) => {
+                message_id.as_deref()
+            }
+            _ => None,
+        }
     }
 
     /// Reads a part. Text is a part of text; other JSON that is no part becomes an unknown part, with its `value`.

@@ -80,6 +80,18 @@ message! {
         plan_mode: Option<bool> = "1.4",
         /// The state of the MCP servers.
         mcp_status: Option<MCPStatus> = "1.5",
+        /// The cost of the session so far.
+        cost: Option<Cost>,
+    }
+
+    /// An amount of money.
+    Cost since "" {
+        /// The amount.
+        amount: f64,
+        /// The currency, for example `USD`, or another unit that the agent counts in, for example `credits`.
+        currency: String,
+        /// The origin of the amount: the agent (`reported`), or tokens times the option `prices` (`estimated`).
+        source: CostSource,
     }
 
     /// Numbers of tokens that were used.
@@ -146,8 +158,28 @@ message! {
     PlanDisplay since "1.7" {
         /// The plan, in Markdown.
         content: String,
-        /// The path of the file with the plan.
+        /// The path of the file with the plan. Empty if there is no file.
         file_path: String,
+    }
+
+    /// The agent's plan. It replaces the plan before it. The SDK makes it of a to-do list that a tool shows over Wire.
+    Plan since "1.0" derive Default {
+        /// The entries, in order.
+        entries: Vec<PlanEntry>,
+        /// The id of the plan, if the agent names one. A plan replaces only the plan with the same id.
+        plan_id: Option<String>,
+        /// Whether the agent has removed the plan. It has no entries then.
+        removed: Option<bool>,
+    }
+
+    /// An entry of a plan.
+    PlanEntry since "1.0" {
+        /// The text of the entry, for example `Write tests`.
+        content: String,
+        /// The progress of the entry.
+        status: PlanStatus,
+        /// The importance of the entry, if the agent names it.
+        priority: Option<PlanPriority>,
     }
 
     /// Hooks are running.
@@ -273,6 +305,34 @@ string_enum! {
 }
 
 string_enum! {
+    /// The progress of an entry of a plan.
+    PlanStatus {
+        /// The entry is not begun.
+        Pending = "pending",
+        /// The agent works on the entry.
+        InProgress = "in_progress",
+        /// The entry is done.
+        Completed = "completed",
+    }
+
+    /// The importance of an entry of a plan.
+    PlanPriority {
+        /// The entry is critical.
+        High = "high",
+        /// The entry is important.
+        Medium = "medium",
+        /// The entry can be left out.
+        Low = "low",
+    }
+
+    /// The origin of a cost.
+    CostSource {
+        /// The agent has reported it.
+        Reported = "reported",
+        /// It is the number of tokens times the option `prices`.
+        Estimated = "estimated",
+    }
+
     /// The status of an MCP server.
     MCPServerStatus {
         /// The connection is not begun.

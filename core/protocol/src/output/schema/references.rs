@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::rules::{Node, NodeId};
 use super::{MAX_MESSAGE, escaped, shortened};
+use crate::place::percent_decoded;
 
 /// The part of a schema that a reference names.
 #[derive(Debug, PartialEq)]
@@ -21,26 +22,9 @@ pub(super) fn read(reference: &str, id: Option<&str>) -> Option<Target> {
     if !address.is_empty() && !id.is_some_and(is_itself) {
         return None;
     }
-    let fragment = decoded(fragment)?;
+    let fragment = percent_decoded(fragment)?;
     let is_pointer = fragment.is_empty() || fragment.starts_with('/');
     Some(if is_pointer { Target::Pointer(fragment) } else { Target::Anchor(fragment) })
-}
-
-/// Decodes `%41`. Returns nothing if the encoding is wrong.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        if first == b'%' {
-            let digits = after.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
-            bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-            rest = &after[2..];
-        } else {
-            bytes.push(first);
-            rest = after;
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 /// A place in a schema.

@@ -7,6 +7,7 @@ use super::*;
 mod differential;
 mod hostile;
 mod keywords;
+mod suite;
 
 fn problem_of(schema: Value) -> String {
     Schema::compile(&schema, false).expect_err("a problem")

@@ -217,6 +217,20 @@ fn directory_ends_with_piece() {
 }
 
 #[test]
+fn paths_of_requests_are_no_pieces() {
+    let (mut writer, mut file) = writer(redactor(&[], &[]));
+    for (cwd, kept) in
+        [("/", "/"), ("/home/ada/src/app", "{{work_dir}}"), ("/home", "/home"), ("/ada/src/app/x", "/ada/src/app/x")]
+    {
+        let request =
+            |cwd: &str| json!({"id": 1, "method": "terminal/create", "params": {"command": "make", "cwd": cwd}});
+        writer.message(&mut file, 0.0, Side::Agent, request(cwd).to_string().as_bytes(), true);
+        // Nothing waits for the next request.
+        assert_eq!(messages(&file).last(), Some(&request(kept)));
+    }
+}
+
+#[test]
 fn streams_are_separate() {
     let (mut writer, mut file) = writer(secrets(&[]));
     let sent = [

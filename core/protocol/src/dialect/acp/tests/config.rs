@@ -123,7 +123,7 @@ fn unknown_model_error_lists_known_models() {
         assert!(text.starts_with("not opened: rpc_error: "), "{text}");
     }
     let text = refused("bigg", listed("small", "default"), -32000);
-    assert!(text.starts_with("not opened: llm_not_set: "), "{text}");
+    assert!(text.starts_with("not opened: auth_expired: "), "{text}");
 }
 
 #[test]

@@ -178,6 +178,9 @@ fn request_counts_over_earlier_data() {
         (command("ls"), json!({"name": "Delete"}), "allow", true),
         (command("ls"), path("locations"), "deny", false),
         (command("ls"), path("diffs"), "deny", false),
+        (command("ls"), json!({"locations": ["/etc/passwd"]}), "ask", true),
+        (command("ls"), json!({"content": [{"type": "diff", "file": "/etc/passwd", "newText": "x"}]}), "ask", true),
+        (merged(command("ls"), json!({"locations": {"path": "/etc/passwd"}})), command("ls"), "ask", true),
         (merged(command("ls"), path("locations")), json!({"locations": [{"path": "/tmp/x"}]}), "deny", true),
         (merged(command("ls"), path("diffs")), command("ls"), "deny", false),
         (
@@ -203,6 +206,81 @@ fn request_counts_over_earlier_data() {
         };
         assert_eq!(seen.selected.as_deref(), selected, "{before} {request}");
     }
+}
+
+#[test]
+fn approval_of_changed_call_is_not_sent() {
+    let diff = |text: &str| json!({"content": [{"type": "diff", "path": "/w/a", "oldText": "", "newText": text}]});
+    let places = |path: &str| json!({"locations": [{"path": path}]});
+    for (asked, later, selected) in [
+        (json!({}), json!({"kind": "edit"}), "no"),
+        (json!({}), places("/etc/passwd"), "no"),
+        (json!({}), diff("x"), "no"),
+        (diff("x"), diff("y"), "no"),
+        (json!({}), json!({"rawInput": {"path": "/w/b"}}), "no"),
+        (json!({}), json!({"title": "Searching"}), "once"),
+        (json!({}), places("/w/b"), "once"),
+        (places("/w/b"), places("/w/b"), "once"),
+        (diff("x"), diff("x"), "once"),
+        (json!({}), json!({"rawInput": {"path": "/w/a"}, "kind": "search", "status": "in_progress"}), "once"),
+    ] {
+        let mut session = Decided::new();
+        session.call(json!({"kind": "search", "rawInput": {"path": "/w/a"}}));
+        let key = session.asked(asked.clone());
+        session.update(merged(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t"}), later.clone()));
+        session.connection.answer(key, &Answer::Approval(Approval::Approve), session.now);
+        assert_eq!(session.seen().selected.as_deref(), Some(selected), "{asked} {later}");
+    }
+}
+
+#[test]
+fn approval_for_session_is_about_shown_change() {
+    let edit = |id: &str, text: &str| {
+        json!({
+            "toolCallId": id, "kind": "edit", "rawInput": {"path": "/w/a"},
+            "content": [{"type": "diff", "path": "/w/a", "oldText": "", "newText": text}],
+        })
+    };
+    let mut session = Decided::new();
+    session.call(edit("t", "x"));
+    session.approve_for_session(json!({}));
+    session.call(edit("u", "x"));
+    assert_eq!(session.ask(json!({"toolCallId": "u"})).selected.as_deref(), Some("once"));
+    session.call(edit("v", "y"));
+    assert_eq!(session.ask(json!({"toolCallId": "v"})).selected, None);
+}
+
+#[test]
+fn ended_call_has_all_paths_and_kinds() {
+    let update = |fields: Value| merged(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t"}), fields);
+    let mut session = Decided::new();
+    session.call(json!({"kind": "read", "rawInput": {"path": "a"}, "locations": [{"path": "/w/a"}]}));
+    session.update(update(json!({"kind": "edit", "locations": [{"path": "/w/b"}]})));
+    session.update(update(json!({
+        "status": "completed", "content": [{"type": "diff", "path": "/w/c", "newText": "x"}],
+    })));
+    let mut outputs = std::iter::from_fn(|| session.connection.poll_output());
+    let call = outputs.find_map(|output| match output {
+        Output::Event { event, .. } => match *event {
+            Event::ToolResult(result) => result.tool_call.get().cloned(),
+            _ => None,
+        },
+        _ => None,
+    });
+    let call = call.expect("a call");
+    assert_eq!(call.locations, Some(vec!["/w/b".to_owned(), "/w/a".to_owned()]));
+    assert_eq!((call.diffs, call.changed), (Some(vec!["/w/c".to_owned()]), Some(true)));
+}
+
+#[test]
+fn announcement_after_end_is_new_call() {
+    let mut session = Decided::new();
+    session.call(json!({"rawInput": {"command": "ls"}, "status": "completed"}));
+    session.seen();
+    session.call(json!({"rawInput": {"command": "ls"}, "status": "completed"}));
+    assert!(session.seen().calls.is_empty(), "it says again that the call has ended");
+    session.call(json!({"rawInput": {"command": "rm x"}, "status": "completed"}));
+    assert_eq!(session.seen().calls, [r#"{"command":"rm x"}"#]);
 }
 
 #[test]

@@ -154,6 +154,34 @@ fn no_text_of_an_update_is_lost() {
 }
 
 #[test]
+fn cost_of_an_update_is_an_amount_of_a_currency() {
+    let mut generator = Generator::new();
+    for seed in seeds() {
+        generator.seed(seed);
+        let mut player = prompted();
+        let mut told = generator.message::<acp::UsageUpdate>();
+        told["sessionUpdate"] = json!("usage_update");
+        let mut cost = generator.message::<acp::Cost>();
+        let amounts = [json!(0), json!(0.25), json!(-0.25), json!(1e308), json!("1"), Value::Null];
+        cost["amount"] = generator.random.pick(&amounts);
+        let strange = generator.random.strange();
+        told["cost"] = generator.random.pick(&[cost, strange]);
+        player.hear(&update(&told));
+        for status in player.trace.iter().filter_map(|line| line.strip_prefix("outside: status ")) {
+            // A number out of the range of `Value` is no cost.
+            let Ok(status) = serde_json::from_str::<Value>(status) else { continue };
+            let cost = &status["cost"];
+            let is_read = cost.get("source").is_some_and(|source| source == "reported");
+            let is_right =
+                cost["amount"].as_f64().is_some_and(|amount| (0.0..=1e15).contains(&amount)) && cost["currency"] != "";
+            assert!(is_right || !is_read, "{seed}: {status}\n{told}");
+        }
+        player.hear(&line(&json!({"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "end_turn"}})));
+        assert!(player.trace.iter().any(|told| told.starts_with("turn finished")), "{seed}: {told}");
+    }
+}
+
+#[test]
 fn every_request_is_asked_or_answered() {
     let mut generator = Generator::new();
     for seed in seeds() {

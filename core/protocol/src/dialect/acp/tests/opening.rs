@@ -92,10 +92,68 @@ fn mcp_servers_need_their_capability() {
 }
 
 #[test]
+fn stdio_server_with_old_release_is_unsupported() {
+    let command = acp::McpServer::Stdio(acp::McpServerStdio::new("a", "mcp-a"));
+    let http = acp::McpServer::Http(acp::McpServerHttp::new("a", "http://127.0.0.1:1/"));
+    let opened = |server: &acp::McpServer, name: &str, version: &str| {
+        let mut player = Player::new(SessionParams { mcp_servers: vec![server.clone()], ..params() });
+        player.sent();
+        let mut hello = initialized(json!({"mcpCapabilities": {"http": true}}));
+        hello["result"]["agentInfo"] = json!({"name": name, "version": version});
+        player.hear(&hello.to_string());
+        (player.sent(), player.trace)
+    };
+    for version in ["0.37.0", "0.38.0"] {
+        let (sent, trace) = opened(&command, "Kimi Code CLI", version);
+        let expected = format!(
+            "not opened: unsupported: Kimi Code CLI {version} (ACP 1) does not support MCP servers that a command starts; \
+             install a release before 0.37 or after 0.38, or use a server over HTTP"
+        );
+        assert_eq!((sent, trace), (vec![], vec![expected]));
+        assert_eq!(opened(&http, "Kimi Code CLI", version).0[0]["method"], "session/new");
+        assert_eq!(opened(&command, "Other", version).0[0]["method"], "session/new");
+    }
+    for version in ["0.36.0", "0.39.0", "2.1.0", "of today"] {
+        assert_eq!(opened(&command, "Kimi Code CLI", version).0[0]["method"], "session/new", "{version}");
+    }
+}
+
+#[test]
 fn usage_update_becomes_status_with_cost() {
     let mut player = prompted();
     let cost = json!({"amount": 0.25, "currency": "USD"});
     player.hear(&update(json!({"sessionUpdate": "usage_update", "used": 10, "size": 100, "cost": cost})));
-    let status = r#"outside: status {"context_usage":0.1,"context_tokens":10,"max_context_tokens":100,"cost":{"amount":0.25,"currency":"USD"}}"#;
+    let status = r#"outside: status {"context_usage":0.1,"context_tokens":10,"max_context_tokens":100,"cost":{"amount":0.25,"currency":"USD","source":"reported"}}"#;
     assert_eq!(player.trace, [status]);
+}
+
+#[test]
+fn cost_counts_next_to_invalid_tokens() {
+    let mut player = prompted();
+    let cost = json!({"amount": 0.25, "currency": "USD"});
+    player.hear(&update(json!({"sessionUpdate": "usage_update", "used": -10, "size": "100", "cost": cost})));
+    assert_eq!(player.trace, [r#"outside: status {"cost":{"amount":0.25,"currency":"USD","source":"reported"}}"#]);
+}
+
+#[test]
+fn invalid_cost_is_kept_as_sent() {
+    for cost in [
+        r#"{"amount":-0.25,"currency":"USD"}"#,
+        r#"{"amount":1e16,"currency":"USD"}"#,
+        r#"{"amount":1e999,"currency":"USD"}"#,
+        r#"{"amount":0.25}"#,
+        r#"{"amount":"0.25","currency":"USD"}"#,
+        r#"{"amount":0.25,"currency":""}"#,
+        "0.25",
+    ] {
+        let mut player = prompted();
+        player.hear(
+            &update(json!({"sessionUpdate": "usage_update", "used": 10, "cost": "COST"})).replace("\"COST\"", cost),
+        );
+        let status = match cost.contains("1e16") {
+            true => cost.replace("1e16", "1e+16"),
+            false => cost.to_owned(),
+        };
+        assert_eq!(player.trace, [format!(r#"outside: status {{"context_tokens":10,"cost":{status}}}"#)]);
+    }
 }

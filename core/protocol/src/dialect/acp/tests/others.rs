@@ -219,7 +219,7 @@ fn missing_login_error_lists_auth_methods() {
     player.hear(&json!({"jsonrpc": "2.0", "id": 1, "error": error}).to_string());
     let [only] = &player.trace[..] else { panic!("{:?}", player.trace) };
     assert!(
-        only.starts_with("not opened: llm_not_set: the agent (ACP 1): Authentication required (-32000); log in"),
+        only.starts_with("not opened: auth_expired: the agent (ACP 1): Authentication required (-32000); log in"),
         "{only}"
     );
     assert!(only.contains("it knows these ways to log in: With a key, By hand"), "{only}");
@@ -256,6 +256,13 @@ fn approval_description_contains_command() {
     let call = json!({"title": "Bash", "rawInput": {"command": "rm -r data"}});
     assert_eq!(described(Some(call), json!({"title": "Bash"})), "List files");
     assert_eq!(described(None, json!({"title": "List files in data", "content": []})), "List files in data");
+    // As fast-agent asks, whose title is the tool's name, and which shows nothing else.
+    let call = json!({"title": "execute", "rawInput": {"command": "rm -r data"}});
+    assert_eq!(described(Some(call), json!({"title": "execute", "content": []})), "rm -r data");
+    // As Mistral Vibe asks, whose request has the id of the call alone.
+    let call =
+        json!({"title": "bash: rm -r data", "rawInput": {"command": "rm -r data"}, "_meta": {"tool_name": "bash"}});
+    assert_eq!(described(Some(call), json!({"content": []})), "bash: rm -r data");
 }
 
 #[test]
@@ -274,6 +281,25 @@ fn usage_in_update_and_answer_counts_once() {
     let mut player = prompted();
     player.hear(&answer(2, json!({"stopReason": "end_turn", "usage": 3})));
     assert_eq!(usage(&player), 0, "{:?}", player.trace);
+}
+
+#[test]
+fn usage_of_session_becomes_that_of_turn() {
+    let mut player = Player::new(SessionParams { session_id: Some("s".into()), ..params() });
+    let mut hello = initialized(json!({"loadSession": true}));
+    hello["result"]["agentInfo"] = json!({"name": "vibe", "title": "Mistral Vibe", "version": "3.0.3"});
+    player.hear(&hello.to_string());
+    let so_far = json!({"promptTokens": 100, "completionTokens": 10, "cachedTokens": 0, "totalTokens": 110});
+    player.hear(&update(json!({"sessionUpdate": "usage_update", "used": 1, "size": 9, "_meta": so_far})));
+    player.hear(&answer(1, json!({})));
+    for (turn, input) in [(1, 320), (2, 540)] {
+        player.connection.prompt(turn, "hi".into(), player.now);
+        player.look();
+        let counts = json!({"inputTokens": input, "outputTokens": 10 + 5 * turn, "totalTokens": input + 10 + 5 * turn});
+        player.hear(&answer(turn + 1, json!({"stopReason": "end_turn", "usage": counts})));
+    }
+    let usage = player.connection.usage();
+    assert_eq!((usage.input_other, usage.output), (440, 10), "{:?}", player.trace);
 }
 
 #[test]
@@ -319,6 +345,19 @@ fn recorded_claude_code_gives_expected_events() {
     ];
     assert_eq!(told[..expected.len()], expected);
     assert_eq!(told[told.len() - 3..], [r#"turn finished 1 "Fresh""#, "call ok", "call ok"]);
+}
+
+#[test]
+fn recorded_approvals_of_others_contain_command() {
+    let asked = |case: &str| -> Vec<String> {
+        tools(case).into_iter().filter_map(|line| line.strip_prefix("may ").map(str::to_owned)).collect()
+    };
+    let commands = ["echo one > one.txt", "echo two > two.txt", "echo three > three.txt"];
+    let vibe = (0..).zip(commands).map(|(n, command)| format!("bash {n}: bash: {command}"));
+    assert_eq!(asked("mistral-vibe-3.0.3/work"), vibe.collect::<Vec<_>>());
+    // The name of a tool of Cline is its title.
+    let cline = (0..).zip(commands).map(|(n, command)| format!("run_commands: {command} {n}: run_commands: {command}"));
+    assert_eq!(asked("cline-3.0.65/work"), cline.collect::<Vec<_>>());
 }
 
 fn said(text: &str) -> String {

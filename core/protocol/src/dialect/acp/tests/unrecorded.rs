@@ -166,6 +166,26 @@ fn ambiguous_options_never_widen_approval() {
         (&[("q0_opt_0", "No", "allow_once"), ("q0_opt_1", "Yes", "allow_once")], &says("No"), Some("q0_opt_0")),
         // The agent offers two permanent options: the scope of each is unknown.
         (&[("a", "A", "allow_always"), ("b", "B", "allow_always"), ("c", "Yes", "allow_once")], &always, Some("c")),
+        // One of them is for the session.
+        (
+            &[("y", "Yes", "allow_once"), ("a", "A", "allow_always"), ("s", "A for this session", "allow_always")],
+            &always,
+            Some("s"),
+        ),
+        (
+            &[("y", "Yes", "allow_once"), ("a", "A", "allow_always"), ("a", "A for this session", "allow_always")],
+            &always,
+            Some("y"),
+        ),
+        (
+            &[
+                ("y", "Yes", "allow_once"),
+                ("a", "A for this session", "allow_always"),
+                ("b", "B for this session", "allow_always"),
+            ],
+            &always,
+            Some("y"),
+        ),
     ];
     for (options, answer, expected) in cases {
         assert_eq!(answered(&offered(options), answer).0.as_deref(), *expected, "{options:?} {answer:?}");

@@ -1,0 +1,113 @@
+"""The places in which agents run, for the option `place`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Union
+
+__all__ = ["Container", "Place", "Prefix", "Sandbox", "Ssh"]
+
+_Path = Union[str, "os.PathLike[str]"]
+
+
+class Place:
+    """The place in which an agent runs: the base of the classes for the option `place`.
+
+    >>> place: Place = Prefix(["nice", "-n", "10"])
+    """
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Prefix(Place):
+    """Runs the agent behind a command. The words of the command come before those of the agent.
+
+    >>> pod = Prefix(["kubectl", "exec", "-i", "pod", "--"], paths={".": "/work"})
+    >>> options = {"executable": "kimi", "place": pod}
+    """
+
+    command: Sequence[str]
+    """The program, and its arguments."""
+    paths: Mapping[_Path, str] | None = None
+    """The directories of this machine that the agent has, each with its path there. A relative directory is relative to
+    `work_dir`; with `open_agent()`, to the current directory. If there are any, the agent has no other paths of this
+    machine. Default: the agent has the same paths as this program."""
+    type: Literal["prefix"] = field(default="prefix", init=False, repr=False)
+    """The kind of place."""
+
+
+@dataclass(frozen=True)
+class Sandbox(Place):
+    """Runs the agent, and all that it starts, in a sandbox of the system: bubblewrap on Linux, Seatbelt on macOS.
+
+    Paths are the same inside and outside. A relative path is relative to `work_dir`; with `open_agent()`, to the
+    current directory. `~` is the home directory. On other systems, and without bubblewrap, opening a session fails.
+
+    >>> options = {"executable": "kimi", "place": Sandbox(network=False, hide=["~/.ssh", ".env"])}
+    """
+
+    write: Sequence[_Path] = (".",)
+    """The files and directories that can be written. The agent's own directories always can. Default: `work_dir`."""
+    read: Sequence[_Path] | None = None
+    """The files and directories that can be read, in addition to those of the system, those that can be written and
+    those of the agent's program. Default: everything that this user can read."""
+    network: bool = True
+    """Whether there is a network, the loopback interface of this machine included. Default: True."""
+    hide: Sequence[_Path] = ("~/.ssh",)
+    """The files and directories whose content cannot be read. A path that does not exist is ignored. Default:
+    `~/.ssh`."""
+    type: Literal["sandbox"] = field(default="sandbox", init=False, repr=False)
+    """The kind of place."""
+
+
+@dataclass(frozen=True)
+class Container(Place):
+    """Runs the agent in a container of Docker or Podman: a fresh one of `image`, or the running one with this `name`.
+
+    A fresh container is removed with the agent. The agent is a program of the image, or one that is mounted. Its
+    variables are those of the image and of `env`. The image must be on this machine. Not on Windows.
+
+    >>> options = {"executable": "kimi", "place": Container("agents:1", user="1000:1000", args=["--memory", "2g"])}
+    """
+
+    image: str | None = None
+    """The image of a fresh container."""
+    mount: Mapping[_Path, str] | None = None
+    """The files and directories of this machine that the agent has, each with its path in the container. A relative
+    path is relative to `work_dir`; with `open_agent()`, to the current directory. `~` is the home directory. `:ro` at
+    the end makes it read-only. For a running container, they say which mounts it has. Default: `{".": "/work"}`."""
+    network: bool = True
+    """Whether a fresh container has a network. Default: True."""
+    runtime: str = "docker"
+    """The program of the runtime: `docker`, `podman`, or the path of one. Default: `docker`."""
+    args: Sequence[str] = ()
+    """Further arguments of `run`, or of `exec` in a running container. Default: none."""
+    name: str | None = None
+    """The name of a running container, instead of `image`."""
+    user: str | None = None
+    """The user in the container, such as `1000:1000`. Default: the image's."""
+    type: Literal["container"] = field(default="container", init=False, repr=False)
+    """The kind of place."""
+
+
+@dataclass(frozen=True)
+class Ssh(Place):
+    """Runs the agent on another machine, over the system's `ssh` with its configuration, keys and jump hosts.
+
+    Files are not copied: `work_dir` of the session stands for the directory `work_dir` there. The agent's variables are
+    those of `env`. `ssh` asks for nothing: keys must be loaded, and the key of the host must be known.
+
+    >>> options = {"executable": "kimi", "place": Ssh("ada@build.example", "/home/ada/app")}
+    """
+
+    host: str
+    """The host, as `ssh` takes it."""
+    work_dir: str
+    """The absolute path of the working directory on the host."""
+    options: Sequence[str] = ()
+    """Arguments of `ssh` before the host, such as `["-p", "2222"]`. Default: none."""
+    type: Literal["ssh"] = field(default="ssh", init=False, repr=False)
+    """The kind of place."""

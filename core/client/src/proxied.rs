@@ -1,0 +1,156 @@
+//! Functions for the crate `kimi-agent-proxy` only: the agent's process, recordings and rules of sessions that another program
+//! has opened. The crate `kimi-agent` does not re-export this module.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kimi_agent_protocol::recording::Recorder;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::dialect::{Handshake, InitializeParams, KnownAgent};
+use crate::error::AgentExit;
+use crate::messages::ServerInfo;
+use crate::options::Naming;
+use crate::recording::RecordingFile;
+use crate::transport::launch::{Launch, PrivateFiles};
+use crate::transport::{self, Exit, Process, Transport};
+use crate::{Budget, Result, SessionOptions};
+
+/// After its output has ended, or after TERM: how long an agent may take to exit.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A running agent: its output, its input, and the process.
+pub struct RunningAgent {
+    /// The output of the agent.
+    pub reader: Box<dyn AsyncRead + Send + Unpin>,
+    /// The input of the agent.
+    pub writer: Box<dyn AsyncWrite + Send + Unpin>,
+    /// The process.
+    pub process: AgentProcess,
+}
+
+impl fmt::Debug for RunningAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningAgent").field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+/// The process of an agent. Dropping it kills the process with all its descendants.
+pub struct AgentProcess(Box<dyn Process>);
+
+impl fmt::Debug for AgentProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AgentProcess").field(&self.0.pid()).finish()
+    }
+}
+
+impl AgentProcess {
+    /// Waits until the process has exited. The rest of its group is killed then. Cancel-safe.
+    pub async fn wait(&mut self) -> AgentExit {
+        let exit = self.0.wait().await;
+        self.described(exit)
+    }
+
+    /// Waits until the process has exited. After `patience` it gets TERM, and then KILL.
+    pub async fn end(&mut self, patience: Duration) -> AgentExit {
+        let grace = self.0.end_grace().max(GRACE);
+        if let Ok(exit) = tokio::time::timeout(patience, self.0.wait()).await {
+            return self.described(exit);
+        }
+        tracing::debug!("the agent does not end by itself; it gets TERM");
+        self.0.terminate();
+        if let Ok(exit) = tokio::time::timeout(grace, self.0.wait()).await {
+            return self.described(exit);
+        }
+        tracing::debug!("the agent does not end on TERM; it gets KILL");
+        self.0.kill();
+        let exit = self.0.wait().await;
+        self.described(exit)
+    }
+
+    fn described(&self, exit: Exit) -> AgentExit {
+        AgentExit { exit_code: exit.code, signal: exit.signal, stderr: self.0.stderr_tail(), ..AgentExit::default() }
+    }
+}
+
+/// Starts the agent that the options name. The command line is exactly the one of the options, but an agent that is known by its
+/// name and has no arguments gets those with which it speaks ACP.
+///
+/// # Errors
+/// [`Error::Spawn`](crate::Error::Spawn) if the program cannot be started.
+/// [`Error::Unsupported`](crate::Error::Unsupported) for a place in which the agent has other paths.
+pub async fn start(options: &SessionOptions) -> Result<RunningAgent> {
+    let mut options = options.clone();
+    options.settle_place()?;
+    if options.paths.is_some() {
+        let reason =
+            "the proxy does not translate paths; use a `place` with the paths of this machine, such as a sandbox";
+        return Err(crate::Error::Unsupported(reason.to_owned()));
+    }
+    let (program, mut args) = options.program()?;
+    if args.is_empty() {
+        let known = KnownAgent::of_program(&program).map(|known| known.args);
+        let is_kimi = program.file_stem().is_some_and(|name| name == "kimi");
+        args.extend(known.unwrap_or(if is_kimi { &["acp"] } else { &[] }).iter().map(Into::into));
+    }
+    let launch = Launch {
+        program,
+        args,
+        env: options.env.clone(),
+        inherited: options.inherited.clone(),
+        current_dir: options.absolute("work_dir", options.work_dir.as_deref().unwrap_or(Path::new(".")))?,
+        private: PrivateFiles::default(),
+        server: None,
+        is_gateway: false,
+        placed: Default::default(),
+    };
+    let launch = options.placed(launch)?;
+    let Transport { reader, writer, process, .. } = transport::spawn(launch, options.on_stderr.clone()).await?;
+    Ok(RunningAgent { reader, writer, process: AgentProcess(process) })
+}
+
+/// Returns the limit of a line, in bytes.
+pub fn max_line_bytes(options: &SessionOptions) -> usize {
+    options.max_line_bytes
+}
+
+/// The file of a recording.
+#[derive(Clone, Debug)]
+pub struct RecordedFile(Arc<RecordingFile>);
+
+impl RecordedFile {
+    /// Waits until everything is written, at most a few seconds. Returns why the file is not complete.
+    pub async fn complete(&self) -> Option<String> {
+        self.0.complete().await;
+        self.0.problem().map(str::to_owned)
+    }
+}
+
+/// Begins the recording of a session, if the options ask for recordings. `secrets` are texts that must not be in it.
+///
+/// # Errors
+/// [`Error::InvalidOption`](crate::Error::InvalidOption) if the file cannot be created.
+pub fn record(
+    options: &SessionOptions,
+    session: &str,
+    work_dir: &Path,
+    secrets: Vec<String>,
+) -> Result<Option<(Box<dyn Recorder>, RecordedFile)>> {
+    let Some(file) = options.recording_file(session)? else { return Ok(None) };
+    let recorder = options.recorder(Arc::clone(&file), "acp", work_dir, &InitializeParams::default(), secrets)?;
+    Ok(Some((Box::new(recorder), RecordedFile(file))))
+}
+
+/// Fails if a budget counts something that the agent does not report: it would never be exceeded.
+///
+/// # Errors
+/// [`Error::Unsupported`](crate::Error::Unsupported) names the limit.
+pub fn check_budget(server: Option<&ServerInfo>, option: &str, budget: Option<Budget>) -> Result<()> {
+    let handshake = Handshake { protocol_version: "acp-1".to_owned(), server: server.cloned(), ..Handshake::default() };
+    crate::session::check_budget(&handshake, false, option, budget, Naming::Snake)
+}
+
+#[cfg(feature = "policy")]
+pub use crate::session::policy::rules;
