@@ -24,13 +24,14 @@ const REMOTE: &str = concat!(
     r#"cd -- "$1" 2>/dev/null || { echo "kimi-agent: the directory $1 cannot be entered" >&2; exit 125; }; "#,
     r#"grace=$2 parent=$PPID; shift 2; "#,
     r#"command -v -- "$1" >/dev/null || { echo "kimi-agent: the program $1 was not found, PATH is $PATH" >&2; exit 127; }; "#,
-    r#"{ sh -c "echo \$PPID \$\$; exec cat"; trap "" HUP TERM; exec </dev/null >/dev/null 2>&1; "#,
+    // A shell may write `Killed` of its own for the feeder, so only the agent has the error output.
+    r#"{ { sh -c "echo \$PPID \$\$; exec cat"; trap "" HUP TERM; exec </dev/null >/dev/null; "#,
     r#"while [ "$grace" -gt 0 ] && kill -0 "$parent"; do sleep 1; grace=$((grace - 1)); done; "#,
-    r#"kill -TERM 0; sleep 2; kill -KILL 0; } | "#,
-    r#"{ read -r feeder cat; "$@"; code=$?; "#,
-    r#"kill -PIPE "$feeder" "$cat" 2>/dev/null; kill -KILL "$feeder" "$cat" 2>/dev/null; "#,
+    r#"kill -TERM 0; sleep 2; kill -KILL 0; } 3>&- | "#,
+    r#"{ read -r feeder cat; "$@" 2>&3 3>&-; code=$?; "#,
+    r#"kill -PIPE "$feeder" "$cat"; kill -KILL "$feeder" "$cat"; "#,
     // The code 255 is that of ssh itself.
-    r#"[ "$code" = 255 ] && code=254; exit "$code"; }; code=$?; "#,
+    r#"[ "$code" = 255 ] && code=254; exit "$code"; }; code=$?; } 3>&2 2>/dev/null; "#,
     r#"( exec </dev/null >/dev/null 2>&1; while kill -0 $$; do sleep 1; done; kill -KILL 0 ) & exit "$code""#,
 );
 
