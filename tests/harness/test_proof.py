@@ -45,7 +45,7 @@ def test_cases_of_each_runner_are_read() -> None:
 def test_summary_has_closing_lines_and_slowest_cases() -> None:
     text = proof.summary([made("quick-one", "nothing"), made("slow-one", OUTPUT, 65.4)])
     assert "--- slow-one\n3 passed, 1 failed\ntest result: ok. 5 passed; 0 failed" in text
-    assert text.index("65 s  slow-one") < text.index("1 s  quick-one")
+    assert text.index("65 s      0 s  slow-one") < text.index("1 s      0 s  quick-one")
     assert text.index("1.2 s  slow-one: tests/test_a.py::test_b") < text.index(
         "0.4 s  slow-one: cancel/early (over ACP)"
     )
@@ -73,6 +73,7 @@ def test_targets_are_run_and_judged(fake_make: Path, monkeypatch: pytest.MonkeyP
     run.run(["a", "breaks", "b"], at_once=2)
     assert sorted(step.target for step in run.steps) == ["a", "b", "breaks"]
     assert [step.target for step in run.failed] == ["breaks"]
+    assert all(step.computed > 0 for step in run.steps)
     assert all(step.output == f"{step.target} with BUILT=1 and \n" for step in run.steps)
     # Each had a folder of its own for temporary files.
     assert all(os.listdir(step.folder) == [step.target] for step in run.steps)

@@ -14,7 +14,7 @@ fn policy() -> Policy {
     Policy::from_value(&rules).unwrap()
 }
 
-/// The worst text of each parser, of about 1 MB. Quadratic work on it would take minutes.
+/// The worst text of each parser, of about 256 KB. Quadratic work on it would take minutes.
 fn large_texts() -> Vec<String> {
     [
         "(", "((", "$(", "a a ", "'", "\"", "\"$(", "xargs ", "env ", "a=b ", "a;", "a|", "{ ", "if ", "`", "\\\n",
@@ -22,7 +22,7 @@ fn large_texts() -> Vec<String> {
         "\u{200b}", "é", "-a ", "$x", "x__", "mcp__a", "--- a\n", "# ",
     ]
     .iter()
-    .map(|piece| piece.repeat((1 << 20) / piece.len()))
+    .map(|piece| piece.repeat((1 << 18) / piece.len()))
     .collect()
 }
 
