@@ -90,7 +90,7 @@ const FINAL: [&str; 7] = [
 ];
 
 /// Texts about an overloaded or broken service, or a limit that will be lifted.
-const OVERLOADED: [&str; 27] = [
+const OVERLOADED: [&str; 30] = [
     "experiencing high demand",
     "overloaded",
     "rate limit",
@@ -104,6 +104,9 @@ const OVERLOADED: [&str; 27] = [
     "exceeded your current quota",
     "usage limit",
     "usage_limit",
+    "hit your limit",
+    "hour limit reached",
+    "weekly limit reached",
     "no capacity available",
     "at capacity",
     "service unavailable",
@@ -121,7 +124,7 @@ const OVERLOADED: [&str; 27] = [
 ];
 
 /// Texts about a lost connection to the service.
-const CONNECTION: [&str; 34] = [
+const CONNECTION: [&str; 40] = [
     "ended without a finish reason",
     "fetch failed",
     "econnrefused",
@@ -132,6 +135,12 @@ const CONNECTION: [&str; 34] = [
     "enetunreach",
     "ehostunreach",
     "eai_again",
+    "dns error",
+    "failed to lookup address",
+    "name or service not known",
+    "temporary failure in name resolution",
+    "nodename nor servname provided",
+    "no such host",
     "epipe",
     "und_err",
     "socket hang up",
@@ -340,23 +349,33 @@ pub(crate) fn quoted_status(message: &str) -> Option<u16> {
     found.get(1).or_else(|| found.get(2))?.as_str().parse().ok()
 }
 
+/// Returns the delay that a message quotes, such as `Please retry in 36.5s`, `try again in 3 days 4 hours` or `retry-after: 30`.
+/// `None` if it is a time of day or a date, or has another unit.
 fn quoted_delay(text: &str) -> Option<Duration> {
-    const WORDS: &str = r"(?i)\b(?:re-?try|try again|wait)[\w -]{0,16}?[ :=\x22']{1,4}";
-    static MINUTES: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(&format!(r"{WORDS}(\d{{1,5}}) ?m(?:in(?:ute)?s?\b|(\d{{1,2}}(?:\.\d{{1,9}})?)s|\b)")).ok()
+    static DELAY: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"(?i)\b(?:re-?try|try again|wait)[\w -]{0,16}?[ :=\x22']{1,4}(\d[^\n]{0,63})").ok()
     });
-    static SECONDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        let unit = r"(ms|milliseconds?|s|secs?|seconds?)?";
-        Regex::new(&format!(r"{WORDS}(\d{{1,9}}(?:\.\d{{1,9}})?) ?{unit}\b")).ok()
-    });
-    let number = |text: Option<regex_lite::Match<'_>>| text.and_then(|text| text.as_str().parse::<f64>().ok());
-    if let Some(found) = MINUTES.as_ref()?.captures(text) {
-        let seconds = number(found.get(1))? * 60.0 + number(found.get(2)).unwrap_or(0.0);
-        return Some(Duration::from_secs_f64(seconds));
+    let mut rest = DELAY.as_ref()?.captures(text)?.get(1)?.as_str();
+    let mut seconds = None;
+    while rest.starts_with(|first: char| first.is_ascii_digit()) {
+        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len()));
+        let spaced = after.strip_prefix(' ').unwrap_or(after);
+        let (unit, others) = spaced.split_at(spaced.find(|c: char| !c.is_alphabetic()).unwrap_or(spaced.len()));
+        let unit = match &*unit.to_lowercase() {
+            "ms" | "millisecond" | "milliseconds" => 0.001,
+            "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
+            "h" | "hr" | "hrs" | "hour" | "hours" => 3600.0,
+            "d" | "day" | "days" => 86_400.0,
+            "" if seconds.is_none() && !after.starts_with([':', '-', '/']) => 1.0,
+            _ => return None,
+        };
+        let number: f64 = number.trim_end_matches('.').parse().ok()?;
+        seconds = Some(seconds.unwrap_or(0.0) + number * unit);
+        let next = others.trim_start_matches([' ', ',']);
+        rest = next.strip_prefix("and ").unwrap_or(next);
     }
-    let found = SECONDS.as_ref()?.captures(text)?;
-    let is_ms = found.get(2).is_some_and(|unit| unit.as_str().to_lowercase().starts_with('m'));
-    Some(Duration::from_secs_f64(number(found.get(1))? * if is_ms { 0.001 } else { 1.0 }))
+    Duration::try_from_secs_f64(seconds?).ok()
 }
 
 /// Reads a delay: a number, or a text such as `30` or `36.5s`.
@@ -475,6 +494,13 @@ mod tests {
             (-32603, "connect ECONNREFUSED 127.0.0.1:1", json!(null), SERVICE, None, true),
             (-32603, "terminated", json!(null), SERVICE, None, true),
             (-32603, "got status: 409", json!(null), SERVICE, Some(409), true),
+            // Names of hosts, as Rust, Python and Go report them.
+            (-32603, "dns error: failed to lookup address information", json!(null), SERVICE, None, true),
+            (-32603, "[Errno -2] Name or service not known", json!(null), SERVICE, None, true),
+            (-32603, "dial tcp: lookup api.example: no such host", json!(null), SERVICE, None, true),
+            // Limits of Claude Code's accounts.
+            (-32603, "Internal error: You've hit your limit · resets 5pm", json!(null), SERVICE, None, true),
+            (-32603, "5-hour limit reached ∙ resets 2pm", json!(null), SERVICE, None, true),
         ] {
             let found = recognised(Some(code), message, Some(&data));
             assert_eq!(found, Some(ServiceFailure { kind, status, is_retryable }), "{code} {message} {data}");
@@ -508,6 +534,16 @@ mod tests {
             ("Please try again in 6m0s.", Some(360_000)),
             ("Please wait 2 minutes", Some(120_000)),
             ("Try again later", None),
+            ("You've hit your usage limit. Try again in 3 days 4 hours.", Some(273_600_000)),
+            ("try again in 1 hour, 5 minutes and 10 seconds", Some(3_910_000)),
+            ("Please try again after 1 seconds", Some(1000)),
+            ("wait 2 hours", Some(7_200_000)),
+            ("Please retry in 1h2m3.5s.", Some(3_723_500)),
+            ("retry-after: 30 (request 7)", Some(30_000)),
+            ("Try again at 3 PM", None),
+            ("Try again at 3:30", None),
+            ("Try again after 2026-12-01", None),
+            ("try again in 2 weeks", None),
             ("overloaded", None),
         ] {
             assert_eq!(delay(message, json!(null)), millis, "{message}");

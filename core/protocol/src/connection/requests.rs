@@ -1,6 +1,7 @@
 //! Requests of the agent: the source of each answer, and the default answers. Approvals fail closed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use super::tool_calls::{Known, MAX_ID, RejectedBy, short};
 use super::warnings::{HANDLERS, logged_failure};
 use super::{Connection, Output, Scope};
 use crate::answers::{Answers, Approval, HookDecision, OnError, WrongAnswer};
-use crate::dialect::{Answer, Services, TerminalAnswer};
+use crate::dialect::{Answer, CallDetails, Services, TerminalAnswer};
 use crate::error::Result;
 use crate::error::invalid_option;
 use crate::messages::value::RequestOrigin;
@@ -174,6 +175,8 @@ pub(super) struct About {
     asked: Option<AskedAbout>,
     /// For an approval: hashes of the changes of files that the agent has shown.
     shown: Vec<u64>,
+    /// For an approval: the title that does not agree with the call.
+    title: Option<String>,
     questions: Vec<Question>,
 }
 
@@ -368,17 +371,21 @@ impl Connection {
         let details = |id: &str| dialect.call_details(id);
         let mut find = |agent: Option<&str>, id: &str| self.tool_calls.find(agent, id, &details);
         match request {
-            Event::ApprovalRequest(request) => About {
-                tool_call: match reply_to {
-                    ReplyTo::Held(held) => Some(Known::of_call(held.call.clone())),
-                    _ => find(request.agent_id.as_deref(), &request.tool_call_id),
-                },
-                description: short(&request.description),
-                action: short(&request.action),
-                agent: request.agent_id.clone(),
-                shown: details(&request.tool_call_id).shown,
-                ..About::default()
-            },
+            Event::ApprovalRequest(request) => {
+                let CallDetails { shown, title, .. } = details(&request.tool_call_id);
+                About {
+                    tool_call: match reply_to {
+                        ReplyTo::Held(held) => Some(Known::of_call(held.call.clone())),
+                        _ => find(request.agent_id.as_deref(), &request.tool_call_id),
+                    },
+                    description: short(&request.description),
+                    action: short(&request.action),
+                    agent: request.agent_id.clone(),
+                    shown,
+                    title,
+                    ..About::default()
+                }
+            }
             Event::QuestionRequest(request) => About {
                 tool_call: find(None, &request.tool_call_id),
                 questions: request.questions.clone(),
@@ -689,9 +696,13 @@ impl Connection {
         let (asked, agent) = (Arc::clone(&about.tool_call.as_ref()?.call), about.agent.clone());
         let dialect = &self.dialect;
         let is_new = |hash: &u64| !about.shown.contains(hash);
-        let shows_more = dialect.call_details(&asked.id).shown.iter().any(is_new);
+        let details = dialect.call_details(&asked.id);
+        let shows_more = details.shown.iter().any(is_new);
+        let is_retitled = details.title.is_some() && details.title != about.title;
         let newest = self.tool_calls.find(agent.as_deref(), &asked.id, &|id| dialect.call_details(id))?.call;
-        let change = change_between(&asked, &newest).or_else(|| shows_more.then_some("the change of a file"));
+        let change = change_between(&asked, &newest)
+            .or_else(|| shows_more.then_some("the change of a file"))
+            .or_else(|| is_retitled.then_some("the title"));
         if let Some(change) = change {
             return Some(format!("the agent changed {change} of this call while it was decided"));
         }
@@ -928,6 +939,12 @@ fn change_between(asked: &ToolCallInfo, newest: &ToolCallInfo) -> Option<&'stati
         return Some("the kind");
     }
     let known = |path: &String| asked.diffs.iter().flatten().any(|known| known == path);
-    let shows_more = newest.diffs.iter().flatten().any(|path| !known(path));
-    shows_more.then_some("the changed files")
+    if newest.diffs.iter().flatten().any(|path| !known(path)) {
+        return Some("the changed files");
+    }
+    let arguments = asked.arguments.iter().flat_map(|arguments| arguments.values());
+    let named: Vec<&str> = arguments.filter_map(serde_json::Value::as_str).filter(|text| !text.is_empty()).collect();
+    let is_named = |path: &str| named.iter().any(|text| Path::new(path).ends_with(text));
+    let known = |path: &String| known(path) || asked.locations.iter().flatten().any(|known| known == path);
+    newest.locations.iter().flatten().any(|path| !known(path) && !is_named(path)).then_some("the files that it names")
 }

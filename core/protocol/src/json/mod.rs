@@ -106,6 +106,14 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
+/// Returns a count: a whole number from 0 on, also in the form `50.0` of libraries that know only floating-point numbers.
+pub(crate) fn whole_number(value: &Value) -> Option<u64> {
+    // The largest whole number that all languages hold exactly.
+    const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
+    let whole = |number: &f64| number.fract() == 0.0 && (0.0..=MAX_EXACT).contains(number);
+    value.as_u64().or_else(|| value.as_f64().filter(whole).map(|number| number as u64))
+}
+
 /// Text that is borrowed from the line if it has no escapes (serde's own `Cow` always copies).
 pub struct Key<'de>(pub Cow<'de, str>);
 

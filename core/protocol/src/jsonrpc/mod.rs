@@ -299,35 +299,45 @@ fn message(members: Members<'_>) -> Message<'_> {
         };
     }
     let outcome = match (members.error, members.result) {
-        (Some(error), _) if error != "null" => {
-            let failure = object(error).unwrap_or_else(|_| unreadable_failure(error));
+        (Some(error), _) if !matches!(error, "null" | "false") => {
+            let failure = object(error).ok().filter(|failure: &RpcFailure| !failure.message.is_empty());
+            let failure = failure.unwrap_or_else(|| unreadable_failure(error));
             Err(RpcFailure { data: failure.data.filter(|data| !is_too_deep(data.get())), ..failure })
         }
         (_, Some(result)) => match serde_json::from_str(result) {
             Ok(result) => Ok(result),
             Err(reason) => return Message::Invalid(format!("result: {reason}")),
         },
+        // JavaScript leaves out a result that is undefined. The call must end.
+        _ if id.is_some() => Ok(RawValue::NULL),
         _ => return Message::Invalid("neither method, result nor error".to_owned()),
     };
-    // Such an id, for example a number, is kept as its text. It never equals an id of this side, because these are
-    // strings.
-    let id = id.map(|id| scan::text_of(id).unwrap_or(Cow::Borrowed(id)));
+    let id = id.map(|id| scan::text_of(id).unwrap_or_else(|| whole_number(id)));
     Message::Response { id, outcome }
 }
 
-/// Makes the failure for an error without a readable code. The call has failed, so it must end.
+/// Returns an id that is not a text, as JSON text. Libraries that read all numbers as floating-point ones repeat `2` as `2.0`.
+fn whole_number(id: &str) -> Cow<'_, str> {
+    let whole = id.split_once('.').filter(|(_, fraction)| fraction.bytes().all(|digit| digit == b'0'));
+    Cow::Borrowed(whole.map_or(id, |(whole, _)| whole))
+}
+
+/// Makes the failure for an error without a readable code or message. The call has failed, so it must end.
 fn unreadable_failure(error: &str) -> RpcFailure {
-    #[derive(Deserialize)]
-    struct Failure {
-        message: String,
+    #[derive(Default, Deserialize)]
+    struct Partial {
+        code: Option<i64>,
+        message: Option<Json>,
+        data: Option<Json>,
     }
-    let data = Some(Json::from_text(error));
-    let message = object::<Failure>(error).map(|failure| failure.message).ok();
+    let Partial { code, message, data } = object(error).unwrap_or_default();
+    let text = |json: &str| scan::text_of(json).map_or_else(|| json.to_owned(), Cow::into_owned);
+    let message = message.map(|message| text(message.get())).filter(|message| !message.is_empty());
     let message = message.or_else(|| scan::text_of(error).map(Cow::into_owned));
     RpcFailure {
-        code: INTERNAL_ERROR,
+        code: code.unwrap_or(INTERNAL_ERROR),
         message: message.unwrap_or_else(|| "an error without a message".to_owned()),
-        data,
+        data: data.or_else(|| Some(Json::from_text(error))),
     }
 }
 
@@ -416,7 +426,7 @@ mod tests {
     fn malformed_lines_are_invalid() {
         let nested = "[".repeat(100_000);
         for line in
-            ["null", "[]", "[{\"method\":\"event\"}]", "1", "\"text\"", "{", "{}", "{\"id\":1}", nested.as_str()]
+            ["null", "[]", "[{\"method\":\"event\"}]", "1", "\"text\"", "{", "{}", "{\"id\":null}", nested.as_str()]
         {
             assert!(invalid(line), "{line:.60}");
         }
@@ -438,7 +448,27 @@ mod tests {
         }
         let line = br#"{"id":"1","error":{"code":5,"message":null,"data":1}}"#;
         let Message::Response { outcome: Err(failure), .. } = parse(line) else { panic!("no error") };
-        assert_eq!((failure.code, &*failure.message), (5, ""));
+        assert_eq!((failure.code, &*failure.message), (5, "an error without a message"));
+        let line = br#"{"id":"1","error":{"code":-32000,"message":{"text":"no"}}}"#;
+        let Message::Response { outcome: Err(failure), .. } = parse(line) else { panic!("no error") };
+        assert_eq!((failure.code, &*failure.message), (-32000, r#"{"text":"no"}"#));
+    }
+
+    #[test]
+    fn answers_in_odd_forms_are_answers() {
+        for (line, id, result) in [
+            (r#"{"id":2.0,"result":1}"#, "2", "1"),
+            (r#"{"id":2.50,"result":1}"#, "2.50", "1"),
+            (r#"{"id":"2.0","result":1}"#, "2.0", "1"),
+            (r#"{"id":2}"#, "2", "null"),
+            (r#"{"id":2,"error":null}"#, "2", "null"),
+            (r#"{"id":2,"error":false,"result":{}}"#, "2", "{}"),
+        ] {
+            let Message::Response { id: Some(read), outcome: Ok(outcome) } = parse(line.as_bytes()) else {
+                panic!("{line}")
+            };
+            assert_eq!((&*read, outcome.get()), (id, result), "{line}");
+        }
     }
 
     #[test]

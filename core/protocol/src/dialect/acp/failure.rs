@@ -91,7 +91,7 @@ impl Acp {
 
     /// Returns how to log in, unless the agent is Kimi Code.
     pub(super) fn login_of_another(&self) -> Option<String> {
-        let name = &self.server.as_ref()?.name;
+        let name = self.server.as_ref().map_or("the agent", |server| &server.name);
         (!name.to_lowercase().contains("kimi")).then(|| {
             format!(
                 "log in with {name} itself, or give it the key of a model's provider in `env` or in its configuration"

@@ -466,6 +466,7 @@ fn stopped(answer: &Json, is_cancelled: bool) -> Json {
         "max_tokens" => "truncated",
         "max_turn_requests" => "max_steps_reached",
         "refusal" => "refused",
+        _ if is_cancelled => "cancelled",
         word => word,
     };
     Json::from(json!({"status": status, "stop_reason": stop_reason}))

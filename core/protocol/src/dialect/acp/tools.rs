@@ -12,11 +12,14 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use self::late::ReportedEnd;
 use super::{Acp, content, meta, updates};
 use crate::dialect::{CallDetails, Incoming};
 use crate::json::scan::for_each_member;
 use crate::json::{Key, of_text, parsed_object};
 use crate::messages::{DisplayBlock, FunctionCall, ToolCall, ToolCallPart, ToolKind, ToolResult, ToolReturnValue};
+
+mod late;
 
 /// The limit of remembered tool calls, open or ended. No model makes as many at once.
 const MAX_CALLS: usize = 1024;
@@ -65,6 +68,10 @@ struct Call {
     ended: bool,
     /// The hash of the arguments of a call that has ended. `None` if there were none.
     ended_with: Option<u64>,
+    /// What the agent has reported as the end of the call.
+    reported_end: ReportedEnd,
+    /// Whether the agent has asked about it.
+    is_asked: bool,
     /// Whether the agent has announced it, and not only sent updates or a request.
     is_announced: bool,
     /// Whether a request has named another tool, or other arguments.
@@ -107,7 +114,7 @@ fn hash_of(arguments: &str) -> Option<u64> {
 }
 
 /// Whether an announcement or an update says that the call has ended.
-fn is_end(fields: &ToolCallUpdateFields) -> bool {
+pub(super) fn is_end(fields: &ToolCallUpdateFields) -> bool {
     matches!(fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed))
 }
 
@@ -136,20 +143,24 @@ impl AskedQuestion {
     }
 }
 
-/// Returns whether the status and the content of an update have the forms of the protocol.
-pub(super) fn is_plain(update: &str) -> bool {
+/// Returns whether the id, the title, the status and the content of an update have the forms of the protocol.
+pub(super) fn is_plain(update: &str, needs_title: bool) -> bool {
     const STATUSES: [&str; 5] = ["\"pending\"", "\"in_progress\"", "\"completed\"", "\"failed\"", "null"];
-    let mut is_plain = true;
+    let (mut is_plain, mut has_title) = (true, !needs_title);
     let read = for_each_member(update, |name, value| {
         is_plain &= match name.written() {
             "status" => STATUSES.contains(&value),
-            "title" => value.starts_with('"') || value == "null",
+            "title" => {
+                has_title |= value.starts_with('"');
+                value.starts_with('"') || value == "null"
+            }
+            "toolCallId" => value.starts_with('"'),
             "content" => value == "null" || has_plain_items(value),
             _ => true,
         };
         Ok(())
     });
-    read.is_ok() && is_plain
+    read.is_ok() && is_plain && has_title
 }
 
 fn has_plain_items(content: &str) -> bool {
@@ -168,8 +179,8 @@ fn has_plain_items(content: &str) -> bool {
     })
 }
 
-/// Makes an update of a tool call readable: a status of other agents becomes one of the protocol, and content without a
-/// known form becomes text. `None` if the update is not an object.
+/// Makes an update of a tool call readable: a number as the id becomes text, a status of other agents becomes one of the protocol,
+/// and content without a known form becomes text. `None` if the update is not an object.
 pub(super) fn readable(update: &str) -> Option<String> {
     let mut update = parsed_object(update)?;
     let status = match update.get("status").and_then(Value::as_str).unwrap_or_default() {
@@ -181,6 +192,10 @@ pub(super) fn readable(update: &str) -> Option<String> {
     if update.contains_key("status") {
         let status = status.to_owned();
         update.insert("status".to_owned(), status.into());
+    }
+    if let Some(Value::Number(id)) = update.get("toolCallId") {
+        let id = id.to_string();
+        update.insert("toolCallId".to_owned(), id.into());
     }
     if !update.get("title").is_none_or(Value::is_string) {
         update.remove("title");
@@ -357,7 +372,7 @@ impl Call {
         let CallDetails { locations, diffs, earlier_locations, earlier_diffs, title, .. } = &self.details;
         let details = [locations, diffs, earlier_locations, earlier_diffs].into_iter().flatten().chain(title);
         let texts: usize = texts.chain(details).map(String::len).sum();
-        texts + self.meta.size() + self.about_size + self.content_size + self.display_size
+        texts + self.displayed.len() * size_of::<u64>() + self.meta.size() + self.about_size + self.content_size + self.display_size
     }
 
     fn keep_content(&mut self, content: Vec<ToolCallContent>) {
@@ -585,7 +600,8 @@ impl Acp {
             }
             return;
         }
-        let renamed = fields.title.clone().filter(|title| names_mcp_tool(title) && call.is_new_title(title));
+        let by_title = fields.title.clone().filter(|title| names_mcp_tool(title) && call.is_new_title(title));
+        let renamed = fields.name.clone().or_else(|| updates::named(meta)).filter(|name| *name != call.name).or(by_title);
         call.describe(&fields);
         if let Some(meta) = meta {
             call.meta.add(meta);
@@ -607,6 +623,10 @@ impl Acp {
         }
         let ends = matches!(status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
         if let Some(title) = title {
+            // The title of a request without arguments is all that the program was asked about.
+            if call.is_asked && call.may_change_something && call.arguments.is_empty() && call.is_new_title(&title) {
+                call.details.title = Some(title.clone());
+            }
             call.title = Some(title);
         }
         if let Some(kind) = kind {
@@ -660,7 +680,7 @@ impl Acp {
             let name = name.or_else(|| fields.title.clone()).unwrap_or_default();
             let arguments = raw.map(|raw| whole_arguments(raw, None)).unwrap_or_default();
             let mut call = Call { id: id.to_owned(), name: name.clone(), called: raw.is_some(), ..Call::default() };
-            call.is_announced = true;
+            (call.is_announced, call.is_asked) = (true, true);
             call.blank = fields.raw_input.as_ref().is_some_and(is_blank);
             call.arguments.clone_from(&arguments);
             call.describe(fields);
@@ -692,7 +712,7 @@ impl Acp {
                 .is_some_and(|(known, raw)| raw.iter().all(|(key, value)| known.get(key) == Some(value)))
         };
         let arguments = raw.filter(|raw| !is_known(raw)).map(|raw| whole_arguments(raw, None));
-        call.is_announced = true;
+        (call.is_announced, call.is_asked) = (true, true);
         call.is_restated |= renamed.is_some() || (arguments.is_some() && call.called);
         call.called |= raw.is_some();
         call.blank |= fields.raw_input.as_ref().is_some_and(is_blank);
@@ -738,11 +758,13 @@ impl Acp {
         }
         let content = std::mem::take(&mut call.content);
         let meta = call.meta.take();
+        let output = content::output(raw_output, content);
+        call.reported_end = ReportedEnd::new(failed, &output);
         let mut result = ToolResult {
             tool_call_id: id.to_owned(),
             return_value: ToolReturnValue {
                 is_error: failed,
-                output: content::output(raw_output, content),
+                output,
                 message: String::new(),
                 display: std::mem::take(&mut call.display),
                 extras: (!extras.is_empty()).then_some(extras),
@@ -751,7 +773,6 @@ impl Acp {
             extra: Default::default(),
             tool_call: Default::default(),
         };
-        call.displayed = HashSet::new();
         (call.about_size, call.content_size, call.display_size) = (0, 0, 0);
         call.ended_with = hash_of(&std::mem::take(&mut call.arguments));
         meta::put(&mut result.extra, meta);

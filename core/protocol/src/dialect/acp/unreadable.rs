@@ -43,6 +43,10 @@ impl Acp {
     /// Notes that a call names places that cannot be read: no rule with a pattern allows it.
     pub(super) fn note_unreadable(&mut self, id: &str, call: &str) {
         if hides_places(call) {
+            tracing::debug!(
+                field = "locations, content",
+                "places of a tool call that can't be read: no rule with a pattern allows it"
+            );
             self.tools.set_incomplete(id);
         }
     }

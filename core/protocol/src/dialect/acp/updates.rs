@@ -3,18 +3,19 @@
 use std::borrow::Cow;
 
 use agent_client_protocol_schema::v1::{
-    self as acp, AvailableCommand, CompactionStatus, CompactionUpdate, ContentBlock, SessionUpdate, ToolCall,
+    self as acp, CompactionStatus, CompactionUpdate, ContentBlock, SessionUpdate, ToolCall,
     ToolCallUpdateFields,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::tools::is_end;
 use super::{Acp, config, content, failure, meta, plan, subagents, tools, unknown};
 use crate::cost::money;
 use crate::dialect::Incoming;
 use crate::json::scan::{for_each_member, plain_text_part, text_of};
-use crate::json::{lenient, object};
+use crate::json::{lenient, object, whole_number};
 use crate::jsonrpc::Params;
 use crate::messages::value::keep_unknown;
 use crate::messages::{
@@ -73,7 +74,6 @@ impl<'a> Update<'a> {
             "tool_call_update" => self.tool_object().map(SessionUpdate::ToolCallUpdate),
             "current_mode_update" => object(self.text).map(SessionUpdate::CurrentModeUpdate),
             "compaction_update" => object(self.text).map(SessionUpdate::CompactionUpdate),
-            "available_commands_update" => object(self.text).map(SessionUpdate::AvailableCommandsUpdate),
             _ => return None,
         })
     }
@@ -81,7 +81,8 @@ impl<'a> Update<'a> {
     /// Decodes an update of a tool call, whose content is kept as text if it has no known form.
     fn tool_object<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         // The types of the protocol's crate leave out what they cannot read.
-        let readable = if tools::is_plain(self.text) { None } else { tools::readable(self.text) };
+        let readable =
+            if tools::is_plain(self.text, self.kind == "tool_call") { None } else { tools::readable(self.text) };
         object(readable.as_deref().unwrap_or(self.text))
     }
 
@@ -166,6 +167,14 @@ impl Acp {
                     self.pass_on(&update.kind, update.text, None, &mut all);
                 }
             }
+            None if update.kind == "available_commands_update" => {
+                all.extend(commands(update.text).map(Incoming::Commands));
+                // The event shows programs that the list has changed, and has fields that the list lacks.
+                self.pass_on(&update.kind, update.text, None, &mut all);
+                if let Some(meta) = update.meta {
+                    meta::put_into_first(meta, &mut all);
+                }
+            }
             None if update.kind == "config_option_update" => {
                 if let Some(options) = config::listed_in(update.text) {
                     self.options_listed(&options, &mut all);
@@ -227,6 +236,9 @@ impl Acp {
                 self.note_sessions(&call.tool_call_id.0, &call.content);
                 let title = call.title.clone();
                 let (id, name, fields) = taken_apart(call);
+                if is_end(&fields) && self.tools.take_late(&id, &fields) {
+                    self.pass_on(kind, raw, None, all);
+                }
                 self.tool_call(&id, &name, fields, meta.as_ref(), all);
                 self.note_unreadable(&id, raw);
                 self.tools.titled(&id, &title);
@@ -235,6 +247,9 @@ impl Acp {
             SessionUpdate::ToolCallUpdate(update) => {
                 self.begin_step(all);
                 self.note_sessions(&update.tool_call_id.0, update.fields.content.as_deref().unwrap_or_default());
+                if self.tools.take_late(&update.tool_call_id.0, &update.fields) {
+                    self.pass_on(kind, raw, None, all);
+                }
                 self.tool_update(&update.tool_call_id.0, update.fields, meta.as_ref(), all);
                 self.note_unreadable(&update.tool_call_id.0, raw);
                 self.tools.count(&update.tool_call_id.0);
@@ -243,11 +258,6 @@ impl Acp {
                 self.mode_entered(&update.current_mode_id.0, all);
             }
             SessionUpdate::CompactionUpdate(update) => self.compaction(&update, raw, all),
-            SessionUpdate::AvailableCommandsUpdate(update) => {
-                all.push(Incoming::Commands(update.available_commands.into_iter().map(command).collect()));
-                // The event shows programs that the list has changed, and has fields that the list lacks.
-                self.pass_on(kind, raw, None, all);
-            }
             _ => self.pass_on(kind, raw, None, all),
         }
     }
@@ -307,13 +317,29 @@ pub(super) fn named(meta: Option<&acp::Meta>) -> Option<String> {
     name.map(str::to_owned)
 }
 
-fn command(command: AvailableCommand) -> SlashCommand {
-    let AvailableCommand { name, description, input, .. } = command;
-    let mut command = SlashCommand { name, description, aliases: Vec::new(), extra: Default::default() };
-    if let Some(input) = input {
-        command.extra.insert("input", json!(input));
+/// Returns the commands of a list. A command needs a name only. `None` if the update has no list.
+fn commands(update: &str) -> Option<Vec<SlashCommand>> {
+    let mut update = lenient::value(update)?;
+    let read = |command: Value| {
+        let text = |name: &str| command.get(name).and_then(Value::as_str).map(str::to_owned);
+        let Some(name) = text("name") else {
+            tracing::debug!(field = "availableCommands", "a command without a name is left out");
+            return None;
+        };
+        let description = text("description").unwrap_or_default();
+        let mut read = SlashCommand { name, description, aliases: Vec::new(), extra: Default::default() };
+        if let Some(input) = command.get("input").filter(|input| !input.is_null()) {
+            read.extra.insert("input", input.clone());
+        }
+        Some(read)
+    };
+    match update.get_mut("availableCommands").map(Value::take) {
+        Some(Value::Array(commands)) => Some(commands.into_iter().filter_map(read).collect()),
+        _ => {
+            tracing::debug!(field = "availableCommands", "a list of commands that can't be read is left out");
+            None
+        }
     }
-    command
 }
 
 /// Returns the size of the context, its use and the cost. `None` if the update has none of them.
@@ -326,7 +352,7 @@ fn context(update: &str) -> Option<StatusUpdate> {
         cost: Option<Json>,
     }
     let Usage { used, size, cost } = object(update).ok()?;
-    let count = |given: Option<Json>| given?.decode::<u64>().ok();
+    let count = |given: Option<Json>| whole_number(&given?.to_value());
     let (used, size) = (count(used), count(size));
     if used.is_none() && size.is_none() && cost.is_none() {
         return None;

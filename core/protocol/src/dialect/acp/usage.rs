@@ -10,18 +10,15 @@ use serde_json::{Value, json};
 
 use super::Acp;
 use crate::dialect::{Incoming, known};
+use crate::json::whole_number;
 use crate::messages::{Json, StatusUpdate, TokenUsage};
 
 /// The counts that an agent reports. Agents differ in whether the input includes cached tokens, and whether the output
 /// includes thinking. The total shows which is the case.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
-    #[serde(alias = "total_tokens")]
     total_tokens: Option<u64>,
-    #[serde(alias = "input_tokens")]
     input_tokens: u64,
-    #[serde(alias = "output_tokens")]
     output_tokens: u64,
     thought_tokens: Option<u64>,
     cached_read_tokens: Option<u64>,
@@ -30,8 +27,24 @@ pub(super) struct Counts {
 
 impl Counts {
     fn read(value: &Value) -> Option<Self> {
-        let has_input = value.get("inputTokens").is_some() || value.get("input_tokens").is_some();
-        Self::deserialize(value).ok().filter(|_| has_input)
+        let given = |names: &[&str]| names.iter().find_map(|name| value.get(*name)).filter(|count| !count.is_null());
+        let optional = |names: &[&str]| {
+            let count = given(names)?;
+            let read = whole_number(count);
+            if read.is_none() {
+                tracing::debug!(field = names[0], "a count of tokens that can't be read is left out");
+            }
+            read
+        };
+        Some(Self {
+            total_tokens: optional(&["totalTokens", "total_tokens"]),
+            // Without one of these, the others say nothing.
+            input_tokens: optional(&["inputTokens", "input_tokens"])?,
+            output_tokens: given(&["outputTokens", "output_tokens"]).map_or(Some(0), whole_number)?,
+            thought_tokens: optional(&["thoughtTokens"]),
+            cached_read_tokens: optional(&["cachedReadTokens"]),
+            cached_write_tokens: optional(&["cachedWriteTokens"]),
+        })
     }
 
     /// Returns the counts since earlier ones of the same session. An agent that has begun to count anew has counted only
@@ -175,5 +188,8 @@ mod tests {
         let counts = json!({"inputTokens": huge, "outputTokens": huge, "thoughtTokens": huge, "totalTokens": huge,
             "cachedReadTokens": huge, "cachedWriteTokens": huge});
         assert_eq!(usage(counts), [0, i64::MAX, i64::MAX, i64::MAX]);
+        let partial = json!({"inputTokens": 10.0, "outputTokens": 5, "cachedReadTokens": "x", "thoughtTokens": null,
+            "totalTokens": 15.5});
+        assert_eq!(usage(partial), [10, 0, 0, 5]);
     }
 }

@@ -1,0 +1,50 @@
+//! What agents report after the end of a call: output that its result lacks, or another end.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use agent_client_protocol_schema::v1::{ToolCallStatus, ToolCallUpdateFields};
+
+use super::{Tools, is_end};
+use crate::dialect::acp::content;
+use crate::messages::Content;
+
+/// The end of a call, as the agent has reported it last.
+#[derive(Debug, Default)]
+pub(super) struct ReportedEnd {
+    is_failure: bool,
+    /// The hash of the output. `None` if there was none.
+    output: Option<u64>,
+}
+
+impl ReportedEnd {
+    pub(super) fn new(is_failure: bool, output: &Content) -> Self {
+        let is_empty = matches!(output, Content::Text(text) if text.is_empty());
+        let hash = |text: String| {
+            let mut hasher = DefaultHasher::new();
+            text.hash(&mut hasher);
+            hasher.finish()
+        };
+        Self { is_failure, output: serde_json::to_string(output).ok().filter(|_| !is_empty).map(hash) }
+    }
+}
+
+impl Tools {
+    /// Takes in an update of a call that has ended. Returns whether it says what the result of the call does not say.
+    pub(in super::super) fn take_late(&mut self, id: &str, fields: &ToolCallUpdateFields) -> bool {
+        let Some(call) = self.find(id).filter(|call| call.ended && !call.has_other_input(fields)) else { return false };
+        let changes = call.displayed.len();
+        let others = call.take_content(fields.content.clone().unwrap_or_default());
+        call.display = Vec::new();
+        call.display_size = 0;
+        let before = &mut call.reported_end;
+        // Raw output stands for missing content.
+        let raw = fields.raw_output.clone().filter(|_| before.output.is_none());
+        let is_failure =
+            if is_end(fields) { fields.status == Some(ToolCallStatus::Failed) } else { before.is_failure };
+        let mut now = ReportedEnd::new(is_failure, &content::output(raw, others));
+        now.output = now.output.or(before.output);
+        let is_new = now.output != before.output || now.is_failure != before.is_failure;
+        *before = now;
+        is_new || call.displayed.len() > changes
+    }
+}
