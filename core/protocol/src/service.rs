@@ -90,7 +90,7 @@ const FINAL: [&str; 7] = [
 ];
 
 /// Texts about an overloaded or broken service, or a limit that will be lifted.
-const OVERLOADED: [&str; 30] = [
+const OVERLOADED: [&str; 33] = [
     "experiencing high demand",
     "overloaded",
     "rate limit",
@@ -105,6 +105,9 @@ const OVERLOADED: [&str; 30] = [
     "usage limit",
     "usage_limit",
     "hit your limit",
+    "hit your session limit",
+    "exhausted your daily quota",
+    "throttling",
     "hour limit reached",
     "weekly limit reached",
     "no capacity available",
@@ -124,7 +127,7 @@ const OVERLOADED: [&str; 30] = [
 ];
 
 /// Texts about a lost connection to the service.
-const CONNECTION: [&str; 40] = [
+const CONNECTION: [&str; 43] = [
     "ended without a finish reason",
     "fetch failed",
     "econnrefused",
@@ -141,6 +144,9 @@ const CONNECTION: [&str; 40] = [
     "temporary failure in name resolution",
     "nodename nor servname provided",
     "no such host",
+    "getaddrinfo failed",
+    "all connection attempts failed",
+    "i/o timeout",
     "epipe",
     "und_err",
     "socket hang up",

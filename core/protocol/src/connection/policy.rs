@@ -211,6 +211,13 @@ impl Connection {
         is_refused.then(|| denial(&decision))
     }
 
+    /// Returns whether the rules allow a call that the agent has described in another way since it asked.
+    pub(super) fn allows(&self, call: &ToolCallInfo) -> bool {
+        let call = ToolCallInfo { kind: stated_kind(call), ..call.clone() };
+        let rules = self.sources.rules.as_ref();
+        rules.is_some_and(|rules| rules.decide(&call, "").decision == PolicyOutcome::Allow)
+    }
+
     /// Takes in a call as an approval request describes it, if that differs from what the agent said before. The event stream
     /// gets the call anew.
     pub(super) fn restate_call(&mut self, request: &ApprovalRequest, now: Instant) {

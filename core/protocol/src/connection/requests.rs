@@ -175,8 +175,8 @@ pub(super) struct About {
     asked: Option<AskedAbout>,
     /// For an approval: hashes of the changes of files that the agent has shown.
     shown: Vec<u64>,
-    /// For an approval: the title that does not agree with the call.
-    title: Option<String>,
+    /// For an approval: how often the agent had replaced what it said about the call.
+    replacements: u32,
     questions: Vec<Question>,
 }
 
@@ -372,7 +372,7 @@ impl Connection {
         let mut find = |agent: Option<&str>, id: &str| self.tool_calls.find(agent, id, &details);
         match request {
             Event::ApprovalRequest(request) => {
-                let CallDetails { shown, title, .. } = details(&request.tool_call_id);
+                let CallDetails { shown, replacements, .. } = details(&request.tool_call_id);
                 About {
                     tool_call: match reply_to {
                         ReplyTo::Held(held) => Some(Known::of_call(held.call.clone())),
@@ -382,7 +382,7 @@ impl Connection {
                     action: short(&request.action),
                     agent: request.agent_id.clone(),
                     shown,
-                    title,
+                    replacements,
                     ..About::default()
                 }
             }
@@ -698,11 +698,12 @@ impl Connection {
         let is_new = |hash: &u64| !about.shown.contains(hash);
         let details = dialect.call_details(&asked.id);
         let shows_more = details.shown.iter().any(is_new);
-        let is_retitled = details.title.is_some() && details.title != about.title;
+        let is_replaced = details.replacements != about.replacements;
         let newest = self.tool_calls.find(agent.as_deref(), &asked.id, &|id| dialect.call_details(id))?.call;
         let change = change_between(&asked, &newest)
             .or_else(|| shows_more.then_some("the change of a file"))
-            .or_else(|| is_retitled.then_some("the title"));
+            .or_else(|| is_replaced.then_some("the description"))
+            .or_else(|| (names_more(&asked, &newest) && !self.allows(&newest)).then_some("the files"));
         if let Some(change) = change {
             return Some(format!("the agent changed {change} of this call while it was decided"));
         }
@@ -939,12 +940,15 @@ fn change_between(asked: &ToolCallInfo, newest: &ToolCallInfo) -> Option<&'stati
         return Some("the kind");
     }
     let known = |path: &String| asked.diffs.iter().flatten().any(|known| known == path);
-    if newest.diffs.iter().flatten().any(|path| !known(path)) {
-        return Some("the changed files");
-    }
+    let shows_more = newest.diffs.iter().flatten().any(|path| !known(path));
+    shows_more.then_some("the changed files")
+}
+
+/// Returns whether the agent names files of which the program knew nothing when it was asked.
+fn names_more(asked: &ToolCallInfo, newest: &ToolCallInfo) -> bool {
     let arguments = asked.arguments.iter().flat_map(|arguments| arguments.values());
     let named: Vec<&str> = arguments.filter_map(serde_json::Value::as_str).filter(|text| !text.is_empty()).collect();
     let is_named = |path: &str| named.iter().any(|text| Path::new(path).ends_with(text));
-    let known = |path: &String| known(path) || asked.locations.iter().flatten().any(|known| known == path);
-    newest.locations.iter().flatten().any(|path| !known(path) && !is_named(path)).then_some("the files that it names")
+    let known = |path: &String| asked.locations.iter().chain(&asked.diffs).flatten().any(|known| known == path);
+    newest.locations.iter().flatten().any(|path| !known(path) && !is_named(path))
 }

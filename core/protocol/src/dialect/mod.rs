@@ -481,6 +481,8 @@ pub struct CallDetails {
     pub title: Option<String>,
     /// Hashes of all changes of files that the agent has shown.
     pub shown: Vec<u64>,
+    /// How often the agent has replaced what it said about the call, also if it said the same as before in the end.
+    pub replacements: u32,
     /// Whether the agent has sent more than is remembered.
     pub is_incomplete: bool,
 }

@@ -30,25 +30,37 @@ fn expected(value: &Value) -> Kind {
         }
         Some(_) => return Kind::Malformed,
     }
-    let outcome = match (present("error"), member("result")) {
+    let outcome = match (present("error").filter(|error| *error != false), member("result")) {
         (Some(error), _) => {
-            let message = error.get("message").and_then(Value::as_str).or(error.as_str());
-            match error.get("code").and_then(Value::as_i64) {
-                Some(code) => {
-                    let data = error.get("data").filter(|data| !data.is_null() && !is_too_deep(&data.to_string()));
-                    Err((code, message.unwrap_or_default().to_owned(), data.cloned()))
-                }
-                None => Err((-32603, message.unwrap_or("an error without a message").to_owned(), Some(error))),
-            }
+            let given = |name: &str| error.get(name).filter(|value| !value.is_null());
+            let message = match given("message") {
+                Some(Value::String(text)) => Some(text.clone()),
+                Some(other) => Some(other.to_string()),
+                None => error.as_str().map(str::to_owned),
+            };
+            let message = message.filter(|text| !text.is_empty());
+            let code = error.get("code").and_then(Value::as_i64);
+            let is_readable = code.is_some() && message.is_some() && error["message"].is_string();
+            let data = given("data").cloned().or_else(|| (!is_readable).then(|| error.clone()));
+            let message = message.unwrap_or_else(|| "an error without a message".to_owned());
+            Err((code.unwrap_or(-32603), message, data.filter(|data| !is_too_deep(&data.to_string()))))
         }
         (None, Some(result)) => Ok(result.clone()),
+        (None, None) if present("id").is_some() => Ok(Value::Null),
         (None, None) => return Kind::Malformed,
     };
-    let id = present("id").map(|id| match id {
+    Kind::Response { id: present("id").map(id_text), outcome }
+}
+
+/// Returns an id as text. A whole number has no fraction.
+fn id_text(id: Value) -> String {
+    match id {
         Value::String(id) => id,
-        other => other.to_string(),
-    });
-    Kind::Response { id, outcome }
+        other => {
+            let text = other.to_string();
+            text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+        }
+    }
 }
 
 fn value(raw: &RawValue) -> Value {
@@ -68,7 +80,7 @@ fn found(envelope: Message<'_>) -> Kind {
         Message::Response { id, outcome } => Kind::Response {
             // An id that is no string is never one of ours: only its text is known.
             id: id.map(|id| match serde_json::from_str::<Value>(&id) {
-                Ok(value) if !value.is_string() => value.to_string(),
+                Ok(value) if !value.is_string() => id_text(value),
                 _ => id.into_owned(),
             }),
             outcome: outcome

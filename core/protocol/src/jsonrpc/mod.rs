@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::json::lenient::{self, Huge};
@@ -331,12 +332,14 @@ fn unreadable_failure(error: &str) -> RpcFailure {
         data: Option<Json>,
     }
     let Partial { code, message, data } = object(error).unwrap_or_default();
-    let text = |json: &str| scan::text_of(json).map_or_else(|| json.to_owned(), Cow::into_owned);
-    let message = message.map(|message| text(message.get())).filter(|message| !message.is_empty());
-    let message = message.or_else(|| scan::text_of(error).map(Cow::into_owned));
+    let text = |message: Json| match message.to_value() {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    let message = message.map(text).or_else(|| scan::text_of(error).map(Cow::into_owned));
     RpcFailure {
         code: code.unwrap_or(INTERNAL_ERROR),
-        message: message.unwrap_or_else(|| "an error without a message".to_owned()),
+        message: message.filter(|text| !text.is_empty()).unwrap_or_else(|| "an error without a message".to_owned()),
         data: data.or_else(|| Some(Json::from_text(error))),
     }
 }

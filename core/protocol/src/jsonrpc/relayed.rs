@@ -72,6 +72,8 @@ pub fn read(line: &[u8]) -> Result<Relayed<'_>, Refused> {
         Some("a request with an answer")
     } else if has_error && members.result.is_some_and(|result| result != "null") {
         Some("an answer with both a result and an error")
+    } else if !is_request && !has_result && (!has_error || members.error == Some("false")) {
+        Some("neither method, result nor error")
     } else if !is_usable && (id.is_some() || is_request && members.id.is_some()) {
         Some("an id that is no text and no number")
     } else {

@@ -48,6 +48,17 @@ pub(super) fn cut_answer(failure: &RpcFailure) -> Option<Json> {
     Some(Json::from(json!({"status": status, "stop_reason": word})))
 }
 
+/// Returns the failure of a turn whose stop reason says no more than that it failed. The protocol has no such reason.
+pub(super) fn of_stop_reason(answer: &Json) -> Option<RpcFailure> {
+    let read = answer.to_value();
+    let word = read.get("stopReason")?.as_str()?;
+    ["error", "failed", "failure"].contains(&&*word.to_ascii_lowercase()).then(|| RpcFailure {
+        code: INTERNAL,
+        message: format!("the agent ended the turn with the reason `{word}`"),
+        data: Some(answer.clone()),
+    })
+}
+
 /// The limit of the text of a failure that is kept, in bytes.
 const MAX_FAILURE: usize = 64 << 10;
 /// The update with the state of a thread.

@@ -382,7 +382,7 @@ impl Acp {
         }
         let is_cancelled = self.cancelling.is_some();
         let outcome = match outcome {
-            Ok(answer) if !is_cancelled => match self.reported_failure() {
+            Ok(answer) if !is_cancelled => match self.reported_failure().or_else(|| failure::of_stop_reason(&answer)) {
                 Some(failure) => failure::cut_answer(&failure).ok_or(failure),
                 None => Ok(stopped(&answer, false)),
             },
@@ -467,7 +467,13 @@ fn stopped(answer: &Json, is_cancelled: bool) -> Json {
         "max_turn_requests" => "max_steps_reached",
         "refusal" => "refused",
         _ if is_cancelled => "cancelled",
-        word => word,
+        // Words of other agents and of models' services, in any case.
+        word => match &*word.to_ascii_lowercase() {
+            "length" | "max_tokens" | "max_output_tokens" => "truncated",
+            "content_filter" | "refusal" => "refused",
+            "aborted" | "canceled" | "cancelled" | "interrupted" => "cancelled",
+            _ => word,
+        },
     };
     Json::from(json!({"status": status, "stop_reason": stop_reason}))
 }

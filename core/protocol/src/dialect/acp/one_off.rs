@@ -11,7 +11,7 @@ use super::{AuthMethod, failure};
 use crate::dialect::{InitializeParams, agent_name};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::jsonrpc::RpcFailure;
-use crate::messages::{Json, decode_body};
+use crate::messages::Json;
 
 /// A method with its parameters.
 pub(super) type Question = (&'static str, Value);
@@ -89,10 +89,10 @@ impl OneOff {
     }
 
     fn greeted(&mut self, body: &Json) -> Result<()> {
-        let answer: acp::InitializeResponse = decode_body(body.get()).map_err(|reason| {
+        let answer = opening::greeting(body).map_err(|reason| {
             Error::Handshake(format!("the agent's answer to `initialize` can't be read: {reason}"))
         })?;
-        let agent = agent_name(opening::server(answer.agent_info).as_ref(), opening::NAME);
+        let agent = agent_name(opening::server(body).as_ref(), opening::NAME);
         if !(self.needed.is_offered)(&answer.agent_capabilities.session_capabilities) {
             return Err(Error::Unsupported(format!("{agent} does not support {}", self.needed.feature)));
         }

@@ -15,6 +15,7 @@ use crate::dialect::{
 };
 use crate::error::invalid_option;
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
+use crate::json::whole_number;
 use crate::jsonrpc::RpcFailure;
 use crate::messages::{Json, ServerInfo, decode_body};
 use crate::telemetry::cut_at;
@@ -131,7 +132,7 @@ impl Acp {
 
     /// Handles the answer to `initialize`, and requests a session.
     fn greeted(&mut self, body: &Json) -> Result<(&'static str, Value)> {
-        let answer: acp::InitializeResponse = decode_body(body.get()).map_err(|reason| {
+        let answer = greeting(body).map_err(|reason| {
             Error::Handshake(format!(
                 "the agent's answer to `initialize` can't be read: {reason}; check that `executable` names an agent that \
                  speaks the Agent Client Protocol, or set `dialect` to \"auto\" if it speaks Wire"
@@ -144,7 +145,7 @@ impl Acp {
                  another release of the agent"
             )));
         }
-        self.server = server(answer.agent_info);
+        self.server = server(body);
         self.offers = Offers::read(answer.agent_capabilities, answer.meta.as_ref());
         let way = self.read_login_ways(body)?;
         let SessionParams { work_dir, session_id, fork_of, mcp_servers, .. } = &self.params;
@@ -357,7 +358,7 @@ impl Acp {
                 }
                 error
             }
-            _ => rpc(RpcErrorKind::Other, message.clone()),
+            _ => self.of_service(rpc(RpcErrorKind::Other, message.clone())),
         }
     }
 
@@ -401,10 +402,25 @@ impl Acp {
 }
 
 /// Returns the agent's name and version.
-pub(super) fn server(agent: Option<acp::Implementation>) -> Option<ServerInfo> {
-    agent.map(|agent| ServerInfo {
-        name: agent.title.unwrap_or(agent.name),
-        version: agent.version,
-        extra: Default::default(),
+pub(super) fn server(greeting: &Json) -> Option<ServerInfo> {
+    let greeting = greeting.to_value();
+    let agent = greeting.get("agentInfo")?;
+    let text = |name: &str| agent.get(name).and_then(Value::as_str).map(str::to_owned);
+    let name = text("title").or_else(|| text("name"))?;
+    let number = || Some(agent.get("version")?.as_number()?.to_string());
+    Some(ServerInfo { name, version: text("version").or_else(number).unwrap_or_default(), extra: Default::default() })
+}
+
+/// Reads the answer to `initialize`.
+///
+/// # Errors
+/// Returns the problem if it has no version that can be read.
+pub(super) fn greeting(body: &Json) -> std::result::Result<acp::InitializeResponse, String> {
+    decode_body(body.get()).or_else(|problem| {
+        let mut read = body.to_value();
+        // Some libraries write all numbers as floating-point ones.
+        let version = read.get("protocolVersion").filter(|version| version.is_f64()).and_then(whole_number);
+        read["protocolVersion"] = version.ok_or(problem)?.into();
+        decode_body(&read.to_string())
     })
 }

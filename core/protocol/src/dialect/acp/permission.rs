@@ -291,9 +291,22 @@ impl Permission {
             Some(option) => RequestPermissionResponse::new(RequestPermissionOutcome::Selected(
                 acp::SelectedPermissionOutcome::new(option.option_id.clone()),
             )),
-            None => cancelled(),
+            None => {
+                if matches!(answer, Answer::Approval(Approval::Approve | Approval::ApproveForSession)) {
+                    tracing::warn!("an approval is answered as cancelled: the agent offers no option that allows once");
+                }
+                cancelled()
+            }
         }
     }
+}
+
+/// Reads a request whose tool call has a number as its id.
+fn with_text_id(params: &str) -> Option<Asked> {
+    let mut params: Value = serde_json::from_str(params).ok()?;
+    let id = params.pointer_mut("/toolCall/toolCallId").filter(|id| id.is_number())?;
+    *id = id.to_string().into();
+    exact(&params.to_string()).ok()
 }
 
 impl Acp {
@@ -305,7 +318,7 @@ impl Acp {
         if is_too_deep(params.get()) {
             return refused("nested too deep, and left out".to_owned());
         }
-        let asked: Asked = match exact(params.get()) {
+        let asked: Asked = match exact(params.get()).or_else(|error| with_text_id(params.get()).ok_or(error)) {
             Ok(asked) => asked,
             Err(error) => return refused(error),
         };

@@ -298,7 +298,10 @@ impl Acp {
             None if self.tools.name(call).is_some() => return None,
             None => family.all.values().find(|child| child.acp.knows_call(call))?,
         };
-        Some(child.acp.call_details(call))
+        let mut details = child.acp.call_details(call);
+        // The patterns of rules are about the directory of the session.
+        details.is_incomplete |= child.acp.params.work_dir != self.params.work_dir;
+        Some(details)
     }
 
     fn knows_call(&self, call: &str) -> bool {

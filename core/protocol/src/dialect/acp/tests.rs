@@ -7,6 +7,7 @@ mod forms;
 mod generated;
 mod login;
 mod model_errors;
+mod odd;
 mod opening;
 mod others;
 mod plans;

@@ -372,7 +372,12 @@ impl Call {
         let CallDetails { locations, diffs, earlier_locations, earlier_diffs, title, .. } = &self.details;
         let details = [locations, diffs, earlier_locations, earlier_diffs].into_iter().flatten().chain(title);
         let texts: usize = texts.chain(details).map(String::len).sum();
-        texts + self.displayed.len() * size_of::<u64>() + self.meta.size() + self.about_size + self.content_size + self.display_size
+        texts
+            + self.displayed.len() * size_of::<u64>()
+            + self.meta.size()
+            + self.about_size
+            + self.content_size
+            + self.display_size
     }
 
     fn keep_content(&mut self, content: Vec<ToolCallContent>) {
@@ -413,8 +418,12 @@ impl Call {
             let former =
                 former.filter(|former| former.as_str() != "other" && Some(former) != self.details.kind.as_ref());
             let earlier = &mut self.details.earlier_kinds;
+            let is_other = former.is_some();
             earlier.extend(former.filter(|former| !earlier.contains(former)));
             earlier.retain(|kind| Some(kind) != self.details.kind.as_ref());
+            if is_other {
+                self.note_replaced();
+            }
         }
         let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
         let locations = fields.locations.iter().flatten().map(|location| text(&location.path)).collect();
@@ -441,6 +450,16 @@ impl Call {
         if let Some(title) = &fields.title {
             self.add_title(title);
         }
+    }
+
+    /// Whether the program was asked about the call, and knows only the agent's texts about it.
+    fn is_known_by_texts(&self) -> bool {
+        self.is_asked && self.may_change_something && self.arguments.is_empty()
+    }
+
+    /// Notes that the agent has replaced what it said about the call. An approval that was asked for before is not about this.
+    fn note_replaced(&mut self) {
+        self.details.replacements = self.details.replacements.saturating_add(1);
     }
 
     fn add_title(&mut self, title: &str) {
@@ -601,7 +620,11 @@ impl Acp {
             return;
         }
         let by_title = fields.title.clone().filter(|title| names_mcp_tool(title) && call.is_new_title(title));
-        let renamed = fields.name.clone().or_else(|| updates::named(meta)).filter(|name| *name != call.name).or(by_title);
+        let renamed =
+            fields.name.clone().or_else(|| updates::named(meta)).filter(|name| *name != call.name).or(by_title);
+        if call.is_known_by_texts() && fields.title.as_deref().is_some_and(|title| call.is_new_title(title)) {
+            call.note_replaced();
+        }
         call.describe(&fields);
         if let Some(meta) = meta {
             call.meta.add(meta);
@@ -609,6 +632,7 @@ impl Acp {
         if let Some(name) = renamed {
             call.name.clone_from(&name);
             call.is_restated = true;
+            call.note_replaced();
             let arguments = call.arguments.clone();
             self.tell(id, &name, &arguments, true, all);
         }
@@ -623,10 +647,6 @@ impl Acp {
         }
         let ends = matches!(status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
         if let Some(title) = title {
-            // The title of a request without arguments is all that the program was asked about.
-            if call.is_asked && call.may_change_something && call.arguments.is_empty() && call.is_new_title(&title) {
-                call.details.title = Some(title.clone());
-            }
             call.title = Some(title);
         }
         if let Some(kind) = kind {
@@ -638,6 +658,9 @@ impl Acp {
             call.about.insert("locations".to_owned(), json!(locations));
         }
         let content = content.map(|content| call.take_content(content));
+        if call.is_known_by_texts() && content.as_deref().is_some_and(|content| content::text(content).is_some()) {
+            call.note_replaced();
+        }
         let mut arguments = None;
         if let Some(raw) = raw_input {
             arguments = Some(whole_arguments(&raw, content.as_deref()));
@@ -745,6 +768,9 @@ impl Acp {
             }
         }
         if let Some(call) = self.tools.find(id) {
+            if !call.arguments.is_empty() && !whole.starts_with(&*call.arguments) {
+                call.note_replaced();
+            }
             call.arguments = whole.to_owned();
         }
     }

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 
 use agent_client_protocol_schema::v1::{
-    self as acp, CompactionStatus, CompactionUpdate, ContentBlock, SessionUpdate, ToolCall,
-    ToolCallUpdateFields,
+    self as acp, CompactionStatus, CompactionUpdate, ContentBlock, SessionUpdate, ToolCall, ToolCallUpdateFields,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

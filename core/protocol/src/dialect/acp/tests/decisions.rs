@@ -219,7 +219,8 @@ fn approval_of_changed_call_is_not_sent() {
         (diff("x"), diff("y"), "no"),
         (json!({}), json!({"rawInput": {"path": "/w/b"}}), "no"),
         (json!({}), json!({"title": "Searching"}), "once"),
-        (json!({}), places("/w/b"), "once"),
+        (json!({}), places("/w/b"), "no"),
+        (json!({}), places("/w/a"), "once"),
         (places("/w/b"), places("/w/b"), "once"),
         (diff("x"), diff("x"), "once"),
         (json!({}), json!({"rawInput": {"path": "/w/a"}, "kind": "search", "status": "in_progress"}), "once"),
@@ -230,6 +231,34 @@ fn approval_of_changed_call_is_not_sent() {
         session.update(merged(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t"}), later.clone()));
         session.connection.answer(key, &Answer::Approval(Approval::Approve), session.now);
         assert_eq!(session.seen().selected.as_deref(), Some(selected), "{asked} {later}");
+    }
+}
+
+/// What the agent says at the end can be what it said at first.
+#[test]
+fn approval_of_replaced_description_is_not_sent() {
+    let text = |text: &str| json!({"content": [{"type": "content", "content": {"type": "text", "text": text}}]});
+    for (asked, later, selected) in [
+        (json!({"title": "ls -l"}), vec![json!({"title": "rm -rf /"})], "no"),
+        (json!({"title": "ls -l"}), vec![json!({"title": "ls -l"})], "once"),
+        (json!({"title": "ls -l"}), vec![text("$ rm -rf /")], "no"),
+        (json!({"rawInput": {"command": "foo"}}), vec![json!({"name": "mcp__evil__x"})], "no"),
+        (
+            json!({"rawInput": {"command": "foo"}}),
+            vec![json!({"rawInput": {"command": "bar"}}), json!({"rawInput": {"command": "foo"}})],
+            "no",
+        ),
+        (json!({"rawInput": {"command": "foo"}}), vec![json!({"kind": "delete"}), json!({"kind": "execute"})], "no"),
+        // A title of a known command explains it.
+        (json!({"rawInput": {"command": "foo"}}), vec![json!({"title": "Build"}), text("building")], "once"),
+    ] {
+        let mut session = Decided::new();
+        let key = session.asked(merged(json!({"kind": "execute"}), asked.clone()));
+        for fields in &later {
+            session.update(merged(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t"}), fields.clone()));
+        }
+        session.connection.answer(key, &Answer::Approval(Approval::Approve), session.now);
+        assert_eq!(session.seen().selected.as_deref(), Some(selected), "{asked} {later:?}");
     }
 }
 
@@ -400,7 +429,7 @@ fn approval_of_changed_call_is_rejected() {
         (json!({}), json!({"rawInput": {"command": "rm x"}}), "no"),
         (json!({}), json!({"rawInput": {"command": "git"}}), "once"),
         (json!({"rawInput": {"command": "git"}}), json!({"locations": [{"path": "/etc/passwd"}]}), "no"),
-        (json!({"rawInput": {"command": "git"}}), json!({"locations": [{"path": "/project/a"}]}), "once"),
+        (json!({"rawInput": {"command": "git"}}), json!({"locations": [{"path": "/project/a"}]}), "no"),
         (json!({"rawInput": {"command": "git"}}), json!({"rawInput": {"command": "git"}, "status": "pending"}), "once"),
     ] {
         let mut session = Decided::new();

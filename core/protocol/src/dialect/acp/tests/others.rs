@@ -175,7 +175,7 @@ fn permission_without_readable_options_is_not_granted() {
 #[test]
 fn response_with_unknown_id_is_ignored() {
     let mut player = prompted();
-    for id in ["\"prompt-2\"", "\"2x\"", "2.0", "-2", "999"] {
+    for id in ["\"prompt-2\"", "\"2x\"", "2.5", "-2", "999"] {
         player.hear(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"stopReason":"end_turn"}}}}"#));
         assert!(player.trace.is_empty(), "{id}: {:?}", player.trace);
     }

@@ -515,6 +515,11 @@ proptest! {
                         prop_assert_eq!(result.return_value.is_error, failed);
                         prop_assert!(ended.insert(result.tool_call_id, ()).is_none(), "ended twice");
                     }
+                    // What the result lacks.
+                    Event::Unknown(late) => {
+                        prop_assert!(late.kind.starts_with("tool_call") && late.error.is_none(), "{:?}", late);
+                        prop_assert!(ended.contains_key(telling["toolCallId"].as_str().unwrap()), "{telling}");
+                    }
                     other => prop_assert!(false, "{:?}", other),
                 }
             }

@@ -39,8 +39,7 @@ impl Tools {
         let before = &mut call.reported_end;
         // Raw output stands for missing content.
         let raw = fields.raw_output.clone().filter(|_| before.output.is_none());
-        let is_failure =
-            if is_end(fields) { fields.status == Some(ToolCallStatus::Failed) } else { before.is_failure };
+        let is_failure = if is_end(fields) { fields.status == Some(ToolCallStatus::Failed) } else { before.is_failure };
         let mut now = ReportedEnd::new(is_failure, &content::output(raw, others));
         now.output = now.output.or(before.output);
         let is_new = now.output != before.output || now.is_failure != before.is_failure;
