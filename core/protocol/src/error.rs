@@ -11,6 +11,7 @@ use crate::dialect::AuthMethod;
 use crate::messages::Json;
 use crate::output::OutputInvalid;
 use crate::printable::printable;
+use crate::secrets::Secrets;
 
 /// The page with a section for each code of an error. The bindings have copies, which `tools/generate_options.py` writes.
 pub const ERRORS_PAGE: &str = "https://github.com/kimi-agent/kimi-agent/blob/main/docs/reference/errors.md";
@@ -104,6 +105,18 @@ pub enum Error {
     /// A defect of this SDK; please report it.
     #[error("internal error: {0}; this is a defect of kimi-agent, please report it")]
     Internal(String),
+}
+
+impl Error {
+    /// Replaces values of options in an error that quotes what the agent wrote where it should have written something else.
+    pub(crate) fn mask(&mut self, secrets: &Secrets) {
+        let text = match self {
+            Self::Handshake(text) => text,
+            Self::Protocol(text) => &mut text.text,
+            _ => return,
+        };
+        *text = secrets.shown(text.as_bytes(), text.len());
+    }
 }
 
 /// The code and the text, because Rust prints this form if `main` or a test returns an error.
@@ -588,6 +601,16 @@ pub fn quoted_status(message: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quoted_answers_have_no_values_of_options() {
+        let secrets = Secrets::new([], [std::ffi::OsStr::new("canary-1")]);
+        let text = r#"the answer can't be read: ["canary-1"]"#;
+        for mut error in [Error::Handshake(text.to_owned()), Error::Protocol(text.into())] {
+            error.mask(&secrets);
+            assert!(error.to_string().ends_with(r#"["***"]"#), "{error}");
+        }
+    }
 
     #[test]
     fn service_error_is_retryable_unless_refused() {

@@ -334,7 +334,14 @@ impl Connection {
 
     /// Returns the next output, oldest first.
     pub fn poll_output(&mut self) -> Option<Output> {
-        let output = self.outputs.pop_front()?;
+        let mut output = self.outputs.pop_front()?;
+        if let Output::Opened(Err(error))
+        | Output::FatalError(error)
+        | Output::CallEnded { outcome: Err(error), .. }
+        | Output::TurnEnded { outcome: Err(error), .. } = &mut output
+        {
+            error.mask(&self.sources.secrets);
+        }
         if self.recorder.is_some() {
             self.record_output(&output);
         }

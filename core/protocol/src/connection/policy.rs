@@ -229,16 +229,17 @@ impl Connection {
         let agent = agent.as_deref();
         let Some(known) = self.tool_calls.find(agent, &request.tool_call_id, &details) else { return };
         let name = if request.sender.is_empty() { &known.call.name } else { &request.sender };
-        let mut arguments = known.call.arguments.clone();
-        for command in shown_commands(request) {
-            if let Some(arguments) = &mut arguments
-                && !arguments.values().any(|value| value.as_str() == Some(command))
-            {
-                arguments.insert("command".to_owned(), command.into());
-            }
-        }
-        if *name == known.call.name && arguments == known.call.arguments {
+        let is_known = |command: &str| {
+            known.call.arguments.as_ref().is_none_or(|arguments| arguments.values().any(|value| value == command))
+        };
+        let newest = shown_commands(request).filter(|command| !is_known(command)).last();
+        if *name == known.call.name && newest.is_none() {
             return;
+        }
+        // A copy only now: the agent can ask often about a call with many arguments.
+        let mut arguments = known.call.arguments.clone();
+        if let (Some(arguments), Some(command)) = (&mut arguments, newest) {
+            arguments.insert("command".to_owned(), command.into());
         }
         let arguments = arguments.map(|arguments| Value::Object(arguments).to_string());
         let function = FunctionCall { name: name.clone(), arguments, extra: Default::default() };

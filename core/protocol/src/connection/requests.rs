@@ -707,7 +707,9 @@ impl Connection {
         if let Some(change) = change {
             return Some(format!("the agent changed {change} of this call while it was decided"));
         }
-        let is_same = ToolCallInfo { changed: asked.changed, ..ToolCallInfo::clone(&newest) } == *asked;
+        // The copy of large arguments takes long.
+        let is_same = Arc::ptr_eq(&newest, &asked)
+            || ToolCallInfo { changed: asked.changed, ..ToolCallInfo::clone(&newest) } == *asked;
         let refusal = if is_same { None } else { self.refusal_of_newer(&newest) };
         refusal.map(|reason| format!("the agent changed this call while it was decided: {reason}"))
     }

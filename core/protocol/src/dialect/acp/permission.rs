@@ -368,10 +368,13 @@ impl Acp {
             && !self.tools.is_restated(call_id)
             && details.locations.is_empty()
             && details.diffs.is_empty();
-        let arguments = self.tools.arguments(call_id);
-        is_title_of_tool
+        // Parsed last: the agent can ask often about a call with many arguments.
+        let has_own_arguments =
+            || self.tools.arguments(call_id).is_some_and(|arguments| self.is_own_arguments(name, &arguments));
+        self.own_tool(name).is_some()
+            && is_title_of_tool
             && is_plainly_described
-            && arguments.is_some_and(|arguments| self.is_own_arguments(name, &arguments))
+            && has_own_arguments()
             // The program decides about an ambiguous request.
             && options.iter().zip(plain(options)).any(|(option, is_plain)| is_plain && option.kind == Some(Kind::AllowOnce))
             && is_approval(options)
