@@ -10,6 +10,7 @@ mod content;
 mod failure;
 mod form;
 mod late;
+mod left_out;
 mod listing;
 mod login;
 mod meta;
@@ -29,7 +30,7 @@ mod unreadable;
 mod updates;
 mod usage;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -175,6 +176,8 @@ pub struct Acp {
     steps: i64,
     /// Whether the current step has begun.
     stepped: bool,
+    /// The fields that the log names as left out.
+    left_out: Option<Box<HashSet<String>>>,
     /// Whether the turn's tokens were reported while it ran.
     counted: bool,
     /// The tokens of the turns so far, if the agent counts those of the session.
@@ -291,6 +294,7 @@ impl Acp {
             turns: 0,
             steps: 0,
             stepped: false,
+            left_out: None,
             counted: false,
             counted_before: usage::Counts::default(),
             trace: None,

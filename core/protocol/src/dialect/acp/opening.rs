@@ -145,6 +145,7 @@ impl Acp {
                  another release of the agent"
             )));
         }
+        self.note_left_out(body.get(), &answer);
         self.server = server(body);
         self.offers = Offers::read(answer.agent_capabilities, answer.meta.as_ref());
         let way = self.read_login_ways(body)?;

@@ -160,6 +160,7 @@ impl Acp {
             Some(Ok(decoded)) => {
                 // The result of the tool call contains it.
                 let is_of_tool = matches!(decoded, SessionUpdate::ToolCallUpdate(_));
+                self.note_left_out(update.text, &decoded);
                 self.update(&update, decoded, &mut all);
                 let meta = update.meta.filter(|_| !is_of_tool);
                 if meta.is_some_and(|meta| !meta::put_into_first(meta, &mut all)) {
