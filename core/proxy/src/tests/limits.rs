@@ -81,7 +81,7 @@ fn call_that_cannot_be_read_cancels_the_turn() {
         json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": "rm", "kind": "execute", "status": "completed",
             "rawInput": {"command": "rm -rf x"}})
     };
-    for id in [Value::Null, json!(5), json!({})] {
+    for id in [Value::Null, json!(true), json!({})] {
         let mut play = Play::prompted(&enforced());
         let got = play.update(call(id.clone()));
         assert!(note(&got).contains("cannot be read"), "{id}: {got:?}");

@@ -15,6 +15,10 @@ const MAX_NAME: usize = 200;
 /// Values that the types leave out when they are written, because they are the defaults.
 const DEFAULTS: [&str; 2] = ["pending", "other"];
 
+/// The fields that the log has named.
+#[derive(Debug, Default)]
+pub(super) struct LeftOut(HashSet<String>);
+
 impl Acp {
     /// Logs the fields of a message that its decoded form lacks, each once in a session.
     pub(super) fn note_left_out(&mut self, message: &str, decoded: &impl Serialize) {
@@ -25,7 +29,7 @@ impl Acp {
         let (Ok(read), Ok(kept)) = (serde_json::from_str(message), serde_json::to_value(decoded)) else { return };
         let mut found = Vec::new();
         left_out(&read, &kept, "", &mut found);
-        let logged: &mut HashSet<String> = self.left_out.get_or_insert_default();
+        let LeftOut(logged) = &mut **self.left_out.get_or_insert_default();
         for field in found {
             if logged.len() < MAX_FIELDS && logged.insert(field.clone()) {
                 let field = printable_line(&field);

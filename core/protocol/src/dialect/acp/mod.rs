@@ -30,7 +30,7 @@ mod unreadable;
 mod updates;
 mod usage;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -177,7 +177,7 @@ pub struct Acp {
     /// Whether the current step has begun.
     stepped: bool,
     /// The fields that the log names as left out.
-    left_out: Option<Box<HashSet<String>>>,
+    left_out: Option<Box<left_out::LeftOut>>,
     /// Whether the turn's tokens were reported while it ran.
     counted: bool,
     /// The tokens of the turns so far, if the agent counts those of the session.
