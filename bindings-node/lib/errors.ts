@@ -77,7 +77,7 @@ export class KimiAgentError extends Error {
    * @param message - The problem. Default: empty.
    * @param options - `cause`: the error behind this one. Default: none.
    */
-  constructor(message?: string, options?: ErrorOptions) {
+  constructor(message?: string, options?: { cause?: unknown }) {
     super(message, options);
     // An own property, which Node prints behind the stack.
     Object.assign(this, { help: this.help });
@@ -109,7 +109,7 @@ export class InvalidOption extends KimiAgentError {
    * @param message - The problem, and what was expected.
    * @param options - `cause`: the error behind this one. Default: none.
    */
-  constructor(option: string, message: string, options?: ErrorOptions) {
+  constructor(option: string, message: string, options?: { cause?: unknown }) {
     super(message, options);
     this.option = option;
   }

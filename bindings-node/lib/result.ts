@@ -128,10 +128,10 @@ export class PromptResult<Value = unknown> {
   readonly cost: Cost | undefined;
 
   /** For the error of {@link raiseForStatus}: why the turn was cancelled, if a signal says so. */
-  readonly #cancelled: ErrorOptions | undefined;
+  readonly #cancelled: { cause?: unknown } | undefined;
 
   /** @internal */
-  constructor(fields: ResultFields, cancelled?: ErrorOptions) {
+  constructor(fields: ResultFields, cancelled?: { cause?: unknown }) {
     const { status, stop_reason, steps, text, usage, tool_calls, rejected, handler_failures, plan, cost, output } = fields;
     this.#cancelled = cancelled;
     this.status = status;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
@@ -46,6 +46,21 @@ test("command without its native module writes one line", () => {
 
 test("version of the package matches package.json", () => {
   assert.equal(version.VERSION, JSON.parse(readFileSync(join(root, "package.json"), "utf8")).version);
+});
+
+test("TypeScript with the target ES2019 and the module resolution of CommonJS finds the types of each entry", () => {
+  const project = join(folder, "node10");
+  const { exports } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  const entries = Object.keys(exports).filter((entry) => !entry.endsWith(".json"));
+  mkdirSync(join(project, "node_modules"), { recursive: true });
+  symlinkSync(root, join(project, "node_modules/kimi-agent"), "junction");
+  const imports = entries.map((entry, n) => `import * as entry${n} from "kimi-agent${entry.slice(1)}";\nexport type T${n} = typeof entry${n};\n`);
+  writeFileSync(join(project, "program.ts"), imports.join(""));
+  const options = ["--target", "es2019", "--module", "commonjs", "--moduleResolution", "node10", "--strict", "--noEmit"];
+  const types = ["--types", "node", "--typeRoots", join(root, "node_modules/@types")];
+  const argv = [require.resolve("typescript/bin/tsc"), ...options, ...types, "program.ts"];
+  const { status, stdout } = spawnSync(process.execPath, argv, { cwd: project, encoding: "utf8" });
+  assert.equal(status, 0, stdout);
 });
 
 test("zod is not loaded by a program that does not use it", () => {

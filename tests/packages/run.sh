@@ -156,7 +156,7 @@ check "TypeScript accepts the types" inside node \
 check "Node, compiled from TypeScript" prints "hello world" inside node node typed.mjs
 check "publint finds nothing in the tarball" "$tools/publint" --strict "$tarball"
 check "publint finds nothing in the tarball of this system" "$tools/publint" --strict "$native"
-check "attw finds the types of all entries" "$tools/attw" "$tarball" --profile node16
+check "attw finds the types of all entries" "$tools/attw" "$tarball"
 size "$tarball"
 size "$native"
 
