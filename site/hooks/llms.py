@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from pages import Block, link_to_repository, read
 
 # Directives for the tests of the documents, and sections for one package: a line of its own.
 _DIRECTIVE = re.compile(r"^[ \t]*<!--.*?-->\n", re.MULTILINE)
@@ -12,14 +17,20 @@ _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 _CODE_OR_BREAK = re.compile(r"\n\s*\n")
 
 
-def plain(markdown: str) -> str:
-    """Returns the text of a page without the comments that only tests read."""
-    return _DIRECTIVE.sub("", markdown)
+def plain(markdown: str, page: str) -> str:
+    """Returns the text of a page without the comments that only tests read.
+
+    A link to a program becomes its code, and other links to files outside of docs/ lead to the repository.
+    """
+    lines: list[str] = []
+    for part in read(_DIRECTIVE.sub("", markdown), page):
+        lines += part.lines if isinstance(part, Block) else [link_to_repository(line, page) for line in part.lines]
+    return "\n".join(lines) + "\n"
 
 
 def summary(markdown: str) -> str:
     """Returns the first paragraph of a page on one line, without links."""
-    body = _TITLE.split(plain(markdown), maxsplit=1)[-1].strip()
+    body = _TITLE.split(_DIRECTIVE.sub("", markdown), maxsplit=1)[-1].strip()
     first = _CODE_OR_BREAK.split(body, maxsplit=1)[0]
     if first.startswith(("#", "|", "```", "!", "- ", "<")):
         return ""
@@ -28,7 +39,7 @@ def summary(markdown: str) -> str:
 
 def texts(pages: dict[str, str], about: str) -> dict[str, str]:
     """Returns the files by their paths. `pages` has the Markdown of each page by its path, in the order of the site."""
-    found = {path: plain(markdown) for path, markdown in pages.items()}
+    found = {path: plain(markdown, path) for path, markdown in pages.items()}
     lines = [
         "# kimi-agent",
         "",
@@ -47,7 +58,7 @@ def texts(pages: dict[str, str], about: str) -> dict[str, str]:
         lines.append(f"- [{title[1] if title else path}]({path})" + (f": {said}" if said else ""))
     found["llms.txt"] = "\n".join(lines) + "\n"
     found["llms-full.txt"] = "\n".join(
-        f"<!-- {path} -->\n\n{plain(markdown)}" for path, markdown in pages.items() if not path.startswith("api/")
+        f"<!-- {path} -->\n\n{found[path]}" for path in pages if not path.startswith("api/")
     )
     return found
 

@@ -34,3 +34,24 @@ def test_directives_of_tests_are_left_out() -> None:
     assert "setup" not in files["guides/a.md"]
     assert "x = 1" in files["guides/a.md"]
     assert "- [Title](guides/a.md): The first paragraph has two lines." in files["llms.txt"]
+
+
+def test_programs_are_shown_and_files_outside_of_the_documents_are_addresses() -> None:
+    page = "# T\n\n[`sse.py`](../../tests/programs/python/sse.py)\n\n[Notes](../../CHANGELOG.md), [agents](agents.md)\n"
+    text = llms.texts({"cookbook/a.md": page}, "About")["cookbook/a.md"]
+    program = (ROOT / "tests/programs/python/sse.py").read_text("utf-8").rstrip()
+    assert f'```python title="tests/programs/python/sse.py"\n{program}\n```\n' in text
+    repository = "https://github.com/kimi-agent/kimi-agent/blob/main"
+    assert f"[Notes]({repository}/CHANGELOG.md), [agents](agents.md)\n" in text
+
+
+def test_no_page_has_a_link_to_a_file_that_the_site_lacks(tmp_path: Path) -> None:
+    llms.on_post_build(SimpleNamespace(docs_dir=str(ROOT / "docs"), site_dir=str(tmp_path), site_description="About"))
+    pages = {path: path.read_text("utf-8") for path in tmp_path.rglob("*.md")}
+    outside = [
+        f"{path.relative_to(tmp_path)}: {link}"
+        for path, text in pages.items()
+        for link in re.findall(r"\]\(((?:\.\./)+[^)\s]+)\)", text)
+        if not (path.parent / link).resolve().is_relative_to(tmp_path.resolve())
+    ]
+    assert outside == []
