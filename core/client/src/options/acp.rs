@@ -1,5 +1,6 @@
 //! The options of an agent that speaks ACP. Calls of the protocol replace most of kimi-cli's flags.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -7,6 +8,7 @@ use agent_client_protocol_schema::v1 as acp;
 use serde_json::Value;
 
 use super::kimi_code::is_kimi;
+use super::mcp::{is_switched_off, mcp_server};
 use super::{Dialect, SessionOptions};
 use crate::dialect::{AgentKind, KnownAgent, Login, SessionParams};
 use crate::tools_server;
@@ -109,6 +111,7 @@ impl SessionOptions {
     /// Converts `mcp_configs` to the servers of ACP.
     fn mcp_servers(&self) -> Result<Vec<acp::McpServer>> {
         let mut servers = Vec::new();
+        let mut names = HashSet::new();
         for config in &self.mcp_configs {
             let Some(Value::Object(named)) = config.get("mcpServers") else {
                 return Err(
@@ -120,6 +123,10 @@ impl SessionOptions {
                     let reason = format!("`{name}` is the name of the server that has the program's own `tools`");
                     return Err(self.invalid("mcp_configs", reason));
                 }
+                if !names.insert(name) {
+                    let reason = format!("{name}: two configurations have a server of this name; rename or remove one");
+                    return Err(self.invalid("mcp_configs", reason));
+                }
                 let unreachable = server.get("url").and_then(Value::as_str).and_then(|url| self.unreachable_url(url));
                 let server = unreachable.map_or_else(|| mcp_server(name, server), Err);
                 servers.push(server.map_err(|reason| self.invalid("mcp_configs", format!("{name}: {reason}")))?);
@@ -129,62 +136,8 @@ impl SessionOptions {
     }
 }
 
-/// Members of configurations of other programs that change what a server may do, and that ACP has no field for.
-const WITHOUT_FIELD: [&str; 7] =
-    ["cwd", "allowedTools", "disabledTools", "disallowedTools", "enabledTools", "excludeTools", "includeTools"];
-
-/// Whether the configuration names the server and says that it does not run, in the spellings of other programs.
-fn is_switched_off(server: &Value) -> bool {
-    server.get("disabled") == Some(&Value::Bool(true)) || server.get("enabled") == Some(&Value::Bool(false))
-}
-
-fn mcp_server(name: &str, server: &Value) -> std::result::Result<acp::McpServer, String> {
-    let text = |field: &str| server.get(field).and_then(Value::as_str);
-    if let Some(field) = WITHOUT_FIELD.into_iter().find(|field| server.get(field).is_some_and(|value| !value.is_null()))
-    {
-        let instead = match field {
-            "cwd" => {
-                "an agent starts servers in the session's directory; name absolute paths, or a script that changes it"
-            }
-            _ => "name the tools in a `policy` instead",
-        };
-        return Err(format!("`{field}` has no place in ACP: {instead}"));
-    }
-    if let Some(url) = text("url") {
-        let headers = pairs(server, "headers")?.into_iter().map(|(name, value)| acp::HttpHeader::new(name, value));
-        let sse = text("transport").or_else(|| text("type")) == Some("sse");
-        return Ok(if sse {
-            acp::McpServer::Sse(acp::McpServerSse::new(name, url).headers(headers.collect()))
-        } else {
-            acp::McpServer::Http(acp::McpServerHttp::new(name, url).headers(headers.collect()))
-        });
-    }
-    let Some(command) = text("command") else { return Err("expected a `command` or a `url`".to_owned()) };
-    let args = match server.get("args") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(args) => serde_json::from_value(args.clone()).map_err(|_| "`args`: expected a list of text".to_owned())?,
-    };
-    let env = pairs(server, "env")?.into_iter().map(|(name, value)| acp::EnvVariable::new(name, value));
-    Ok(acp::McpServer::Stdio(acp::McpServerStdio::new(name, command).args(args).env(env.collect())))
-}
-
-fn pairs(server: &Value, field: &str) -> std::result::Result<Vec<(String, String)>, String> {
-    let pairs = match server.get(field) {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Object(pairs)) => pairs,
-        Some(_) => return Err(format!("`{field}`: expected an object, which maps names to text")),
-    };
-    let pairs = pairs.iter().map(|(name, value)| {
-        let value = value.as_str().ok_or_else(|| format!("`{field}`: {name} is no text"))?;
-        Ok((name.clone(), value.to_owned()))
-    });
-    pairs.collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::dialect::Release;
 
@@ -223,49 +176,6 @@ mod tests {
         let limited = SessionOptions::new().executable(std::env::current_exe().unwrap()).max_steps_per_turn(3);
         let error = limited.launch_acp(known, false).err().unwrap();
         assert_eq!(error.to_string(), "Gemini CLI does not support `max_steps_per_turn`; configure the agent itself");
-    }
-
-    #[test]
-    fn servers_become_those_of_acp() {
-        let config = json!({"mcpServers": {
-            "files": {"command": "mcp-files", "args": ["-v"], "env": {"KEY": "secret"}},
-            "web": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer x"}},
-            "old": {"url": "http://127.0.0.1:1/sse", "transport": "sse"},
-            "off": {"command": "mcp-off", "disabled": true, "cwd": "/"},
-            "off-too": {"command": "mcp-off", "enabled": false},
-        }});
-        let params = SessionOptions::new().mcp_configs([config]).session_params("it").unwrap();
-        assert_eq!(
-            json!(params.mcp_servers),
-            json!([
-                {"name": "files", "command": "mcp-files", "args": ["-v"], "env": [{"name": "KEY", "value": "secret"}]},
-                {"type": "http", "name": "web", "url": "http://127.0.0.1:1/mcp",
-                    "headers": [{"name": "Authorization", "value": "Bearer x"}]},
-                {"type": "sse", "name": "old", "url": "http://127.0.0.1:1/sse", "headers": []},
-            ])
-        );
-        for (config, reason) in [
-            (json!({}), "expected an object with `mcpServers`, which maps names to servers"),
-            (json!({"mcpServers": {"a": {}}}), "a: expected a `command` or a `url`"),
-            (json!({"mcpServers": {"a": {"command": "x", "args": "y"}}}), "a: `args`: expected a list of text"),
-            (json!({"mcpServers": {"a": {"command": "x", "env": {"K": 1}}}}), "a: `env`: K is no text"),
-            (
-                json!({"mcpServers": {"a": {"command": "x", "env": ["K=1"]}}}),
-                "a: `env`: expected an object, which maps names to text",
-            ),
-            (
-                json!({"mcpServers": {"a": {"command": "x", "cwd": "/srv"}}}),
-                "a: `cwd` has no place in ACP: an agent starts servers in the session's directory; name absolute paths, or a \
-                 script that changes it",
-            ),
-            (
-                json!({"mcpServers": {"a": {"url": "http://127.0.0.1:1/mcp", "enabledTools": ["read"]}}}),
-                "a: `enabledTools` has no place in ACP: name the tools in a `policy` instead",
-            ),
-        ] {
-            let error = SessionOptions::new().mcp_configs([config]).session_params("it").unwrap_err();
-            assert_eq!(error.to_string(), format!("invalid option `mcp_configs`: {reason}"));
-        }
     }
 
     #[test]

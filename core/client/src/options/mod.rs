@@ -13,6 +13,7 @@ mod executable;
 mod file_url;
 mod json;
 mod kimi_code;
+mod mcp;
 mod pattern;
 mod place;
 mod prompt;
