@@ -250,7 +250,14 @@ idle
     (
         "SessionSettings",
         "AgentSessionSettings",
-        "The options of `create_session()` without `output`.",
+        """\
+The options of `create_session()` and `prompt()` without `output`, for functions that set `output` themselves.
+
+>>> options: SessionSettings = {"work_dir": ".", "turn_timeout": 600}
+>>> async with create_session(output=int, **options) as session:
+...     print(session.state)
+idle
+""",
         ("agent",),
         False,
     ),

@@ -31,6 +31,11 @@ TWINS = {"SessionOpening": "Session", "AgentOpening": "Agent"}
 BODIES = {
     "Session.prompt": 'return self._prompt(Turn, content, {**options, "output": output})',
     "Session.replay": "return Replay(run_call(self._inner.replay))",
+    # The overloads have checked the arguments.
+    **dict.fromkeys(
+        ("Session.respond", "Turn.respond"),
+        "run(self._inner.respond(request, answer))  # type: ignore[arg-type] # pyright: ignore",
+    ),
     "Turn.result": "return self._wait()",
     "Turn.steps": "return Steps(self._inner.steps)",
     "Turn.text_stream": "return TextStream(self._inner)",

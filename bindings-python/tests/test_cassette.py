@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kimi_agent.sync
-from kimi_agent import ExternalTool, InvalidOption, RpcError, create_session, open_agent
+from kimi_agent import ExternalTool, InvalidOption, RpcError, SessionOptions, create_session, open_agent
 from kimi_agent.testing import cassette, replayed_agent, scripted_agent
 
 # `rewrite` records the cassette of Python anew; see tests/recordings/record.py.
@@ -44,6 +44,19 @@ async def test_once_records_then_plays(tmp_path: Path) -> None:
         tape = cassette(path, executable=agent(text))
         assert (tape.is_recording, tape.path) == (is_recording, path)
         assert await ask(**tape) == "4"
+
+
+async def test_options_are_part_of_typed_options(tmp_path: Path) -> None:
+    # Type checkers read this file, too.
+    for is_recording in (True, False):
+        tape = cassette(tmp_path / "sum.jsonl", executable=agent())
+        assert tape.is_recording == is_recording
+        options: SessionOptions = {**tape.options(), "yolo": True}
+        assert dict(options) == {**tape, "yolo": True}
+        async with create_session(**tape.options()) as session:
+            assert (await session.prompt("2 + 2?")).text == "4"
+    tape.options()["record"] = "other.jsonl"
+    assert "record" not in tape
 
 
 async def test_difference_fails(tmp_path: Path) -> None:

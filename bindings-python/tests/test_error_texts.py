@@ -126,7 +126,7 @@ async def answered(answer: Any) -> str:
 
 async def responded() -> None:
     async with kimi_agent.create_session(executable=scripted_agent([])) as session:
-        await session.respond(None, "approve")  # type: ignore[arg-type]
+        await session.respond(None, "approve")  # type: ignore[call-overload]
 
 
 async def not_awaited() -> None:
@@ -183,7 +183,7 @@ def answered_blocking(answer: Any) -> str:
 
 def responded_blocking() -> None:
     with sync.create_session(executable=scripted_agent([])) as session:
-        session.respond(None, "approve")  # type: ignore[arg-type]
+        session.respond(None, "approve")  # type: ignore[call-overload]
 
 
 CHAT = [{"role": "user", "content": "hi"}]

@@ -124,14 +124,19 @@ async def test_manual_requests_are_answered_with_respond(tmp_path: Path) -> None
         async for event in turn:
             if isinstance(event, ApprovalRequest):
                 with pytest.raises(InvalidOption) as caught:
-                    await turn.respond(event, "perhaps")  # type: ignore[arg-type] # pyright: ignore
+                    await turn.respond(event, "perhaps")  # type: ignore[call-overload] # pyright: ignore
                 assert caught.value.option == "answer"
+                for answer in ({"Which?": "A"}, None):
+                    with pytest.raises(InvalidOption):
+                        await turn.respond(event, answer)  # type: ignore[call-overload] # pyright: ignore
                 await turn.respond(event, "approve")
                 # Twice does no harm.
                 await turn.respond(event.id, "approve")
         assert (tmp_path / "out.txt").exists()
         turn = session.prompt("Ask")
-        request = await read_until(turn, QuestionRequest)
+        request: QuestionRequest = await read_until(turn, QuestionRequest)
+        with pytest.raises(InvalidOption):
+            await turn.respond(request, "approve")  # type: ignore[call-overload] # pyright: ignore
         await turn.respond(request, {"Which?": "A"})
         assert (await turn.result()).text == "A"
         with pytest.raises(InvalidOption):

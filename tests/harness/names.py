@@ -71,8 +71,10 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "testing.replayed_agent": _OWN_TESTS,
         "testing.Cassette": _OWN_TESTS,
         "Cassette.is_recording": _OWN_TESTS,
+        "Cassette.options": _OWN_TESTS,
         "Cassette.path": _OWN_TESTS,
         "testing.Cassette.is_recording": _OWN_TESTS,
+        "testing.Cassette.options": _OWN_TESTS,
         "testing.Cassette.path": _OWN_TESTS,
         "testing.cassette": _OWN_TESTS,
         "tool": _OWN_TESTS,
@@ -350,8 +352,8 @@ def _is_touched(language: str, name: str, report: Report, seen: Seen) -> bool:
 _TYPES = {
     "python": dict.fromkeys(
         ["AgentOptions", "AgentSessionOptions", "Answer", "Approval", "Budget", "Content", "ContentPart",
-         "DisplayBlock", "Event", "HookAnswer", "QuestionAnswer", "Request", "SessionOptions", "UserInput",
-         "testing.ScriptAction", "testing.ScriptObject"], _ONLY_A_TYPE),
+         "DisplayBlock", "Event", "HookAnswer", "QuestionAnswer", "Request", "SessionOptions", "SessionSettings",
+         "UserInput", "testing.ScriptAction", "testing.ScriptObject"], _ONLY_A_TYPE),
     "node": dict.fromkeys(
         ["AgentOptions", "Budget", "Cost", "ExternalTool", "Price", "Prices", "SessionOptions", "Event", "TokenUsage",
          "ToolReturnValue", "HandlerFailure", "RejectedApproval", "ToolCallInfo", "ToolCallRecord",

@@ -152,6 +152,7 @@ if TYPE_CHECKING:
         PromptOptions,
         QuestionAnswer,
         SessionOptions,
+        SessionSettings,
         UserInput,
     )
     from ._place import Container, Place, Prefix, Sandbox, Ssh
@@ -277,6 +278,7 @@ __all__ = [
     "SessionInfo",
     "SessionOpening",
     "SessionOptions",
+    "SessionSettings",
     "ShellDisplayBlock",
     "SlashCommand",
     "SpawnError",
@@ -359,6 +361,7 @@ _LATER = {
             "OneShotOptions",
             "PromptOptions",
             "SessionOptions",
+            "SessionSettings",
             "UserInput",
         ),
         "_option_types",

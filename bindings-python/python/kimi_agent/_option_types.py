@@ -238,7 +238,13 @@ class AgentSessionOptions(AgentSessionSettings, total=False):
 
 
 class SessionSettings(AgentSessionSettings, total=False):
-    """The options of `create_session()` without `output`."""
+    """The options of `create_session()` and `prompt()` without `output`, for functions that set `output` themselves.
+
+    >>> options: SessionSettings = {"work_dir": ".", "turn_timeout": 600}
+    >>> async with create_session(output=int, **options) as session:
+    ...     print(session.state)
+    idle
+    """
 
     executable: StrPath | Sequence[StrPath] | None
     """The agent: the path or name of a program, or a list of it and its first arguments. Default:

@@ -26,15 +26,25 @@ if TYPE_CHECKING:
 
     from ._interface import Answer, Begin, Callbacks, Request
     from ._option_types import (
+        Approval,
         OneShotSettings,
         PromptSettings,
+        QuestionAnswer,
         Seconds,
         SessionSettings,
         UserInput,
     )
     from ._output import OutputCheck, OutputType, T, V
     from ._results import Capabilities, ConfigOption, PromptResult
-    from ._wire import ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
+    from ._wire import (
+        ApprovalRequest,
+        ExternalToolsResult,
+        QuestionRequest,
+        ServerInfo,
+        SlashCommand,
+        StatusUpdate,
+        TokenUsage,
+    )
 
 __all__ = ["Replay", "Session", "SessionOpening", "Turn", "create_session", "prompt"]
 
@@ -229,6 +239,12 @@ class Turn(Stream, Generic[T_co]):
         """
         await self._mailbox.call(self._native.cancel_subagent, session_id)
 
+    @overload
+    async def respond(self, request: ApprovalRequest, answer: Approval) -> None: ...
+    @overload
+    async def respond(self, request: QuestionRequest, answer: QuestionAnswer | None) -> None: ...
+    @overload
+    async def respond(self, request: str, answer: Answer) -> None: ...
     async def respond(self, request: Request, answer: Answer) -> None:
         """Answers a request of this turn, if `on_approval` or `on_question` is "manual".
 
@@ -526,6 +542,12 @@ class Session(Owner[_native.Session], Generic[T_co]):
         """
         await self._mailbox.call(self._native.undo, count)
 
+    @overload
+    async def respond(self, request: ApprovalRequest, answer: Approval) -> None: ...
+    @overload
+    async def respond(self, request: QuestionRequest, answer: QuestionAnswer | None) -> None: ...
+    @overload
+    async def respond(self, request: str, answer: Answer) -> None: ...
     async def respond(self, request: Request, answer: Answer) -> None:
         """Answers a request that came outside a turn, if `on_approval` or `on_question` is "manual".
 

@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from ._option_types import (
         AgentOptions,
         AgentSessionSettings,
+        Approval,
         BatchSettings,
         OneShotSettings,
         PromptSettings,
+        QuestionAnswer,
         Seconds,
         SessionSettings,
         StrPath,
@@ -44,7 +46,15 @@ if TYPE_CHECKING:
     )
     from ._output import OutputType, T, V
     from ._results import Capabilities, ConfigOption, PromptResult, SessionInfo
-    from ._wire import ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
+    from ._wire import (
+        ApprovalRequest,
+        ExternalToolsResult,
+        QuestionRequest,
+        ServerInfo,
+        SlashCommand,
+        StatusUpdate,
+        TokenUsage,
+    )
 
 __all__ = [
     "Agent",
@@ -198,6 +208,15 @@ class Turn(Waiter[T_co]):
         """
         run(self._inner.cancel_subagent(session_id))
 
+    @overload
+    def respond(self, request: ApprovalRequest, answer: Approval) -> None: ...
+
+    @overload
+    def respond(self, request: QuestionRequest, answer: QuestionAnswer | None) -> None: ...
+
+    @overload
+    def respond(self, request: str, answer: Answer) -> None: ...
+
     def respond(self, request: Request, answer: Answer) -> None:
         """Answers a request of this turn, if `on_approval` or `on_question` is "manual".
 
@@ -216,7 +235,7 @@ class Turn(Waiter[T_co]):
         ...             turn.respond(event, "approve")
         Run `make`
         """
-        run(self._inner.respond(request, answer))
+        run(self._inner.respond(request, answer))  # type: ignore[arg-type] # pyright: ignore
 
 
 class Replay(Readable[_session.Replay]):
@@ -418,6 +437,15 @@ class Session(Prompter[T_co]):
         """
         run(self._inner.undo(count))
 
+    @overload
+    def respond(self, request: ApprovalRequest, answer: Approval) -> None: ...
+
+    @overload
+    def respond(self, request: QuestionRequest, answer: QuestionAnswer | None) -> None: ...
+
+    @overload
+    def respond(self, request: str, answer: Answer) -> None: ...
+
     def respond(self, request: Request, answer: Answer) -> None:
         """Answers a request that came outside a turn, if `on_approval` or `on_question` is "manual".
 
@@ -436,7 +464,7 @@ class Session(Prompter[T_co]):
         ...     print("The agent does not wait for this answer.")
         The agent does not wait for this answer.
         """
-        run(self._inner.respond(request, answer))
+        run(self._inner.respond(request, answer))  # type: ignore[arg-type] # pyright: ignore
 
     def cancel(self) -> None:
         """Cancels the running turn, also one that was dropped and is about to end, and waits until it has ended.

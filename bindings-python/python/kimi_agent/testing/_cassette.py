@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal, Union, cast
 
 from .. import _native
 from .._encode import kind_of
 from .._errors import InvalidOption
 from .._loop import called
+
+if TYPE_CHECKING:
+    from .._option_types import SessionOptions
 
 StrPath = Union[str, os.PathLike[str]]
 
@@ -44,6 +47,17 @@ class Cassette(Mapping[str, Any]):
     def is_recording(self) -> bool:
         """Whether the session records. If not, it plays the recording."""
         return self._is_recording
+
+    def options(self) -> SessionOptions:
+        """Returns the options as a new `dict`, which type checkers accept where they refuse a mapping.
+
+        >>> from kimi_agent.testing import cassette, scripted_agent
+        >>> tape = cassette("tape.jsonl", executable=scripted_agent([[{"text": "4"}]]))
+        >>> options: SessionOptions = {**tape.options(), "work_dir": "."}
+        >>> sorted(options)
+        ['executable', 'record', 'work_dir']
+        """
+        return cast("SessionOptions", dict(self._options))
 
     def _with_agent(self, executable: StrPath | Sequence[StrPath] | None) -> Cassette:
         """The same options with this agent to record with, unless it is `None`."""
