@@ -54,7 +54,7 @@ PYTHON_TYPES = {
     "dialect": "Dialect | None",
     "tools": "Sequence[ExternalTool] | None",
     "hooks": "Sequence[Hook] | None",
-    "policy": "Mapping[str, Any] | Policy | StrPath | None",
+    "policy": "PolicyRules | Policy | StrPath | None",
     "enforce": 'Literal["approvals", "calls"] | None',
     "approval_handler": 'ApprovalHandler | Literal["manual"] | None',
     "question_handler": 'QuestionHandler | Literal["manual"] | None',

@@ -352,8 +352,8 @@ def _is_touched(language: str, name: str, report: Report, seen: Seen) -> bool:
 _TYPES = {
     "python": dict.fromkeys(
         ["AgentOptions", "AgentSessionOptions", "Answer", "Approval", "Budget", "Content", "ContentPart",
-         "DisplayBlock", "Event", "HookAnswer", "QuestionAnswer", "Request", "SessionOptions", "SessionSettings",
-         "UserInput", "testing.ScriptAction", "testing.ScriptObject"], _ONLY_A_TYPE),
+         "DisplayBlock", "Event", "HookAnswer", "PolicyRules", "QuestionAnswer", "Request", "SessionOptions",
+         "SessionSettings", "UserInput", "testing.ScriptAction", "testing.ScriptObject"], _ONLY_A_TYPE),
     "node": dict.fromkeys(
         ["AgentOptions", "Budget", "Cost", "ExternalTool", "Price", "Prices", "SessionOptions", "Event", "TokenUsage",
          "ToolReturnValue", "HandlerFailure", "RejectedApproval", "ToolCallInfo", "ToolCallRecord",

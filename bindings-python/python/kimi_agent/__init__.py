@@ -156,7 +156,7 @@ if TYPE_CHECKING:
         UserInput,
     )
     from ._place import Container, Place, Prefix, Sandbox, Ssh
-    from ._policy import Policy, PolicyVerdict
+    from ._policy import Policy, PolicyRules, PolicyVerdict
     from ._resource import file, resource
     from ._results import (
         Capabilities,
@@ -252,6 +252,7 @@ __all__ = [
     "PlanEntry",
     "Policy",
     "PolicyDecision",
+    "PolicyRules",
     "PolicyVerdict",
     "Prefix",
     "Progress",
@@ -347,6 +348,7 @@ _LATER = {
     **dict.fromkeys(("file", "resource"), "_resource"),
     **dict.fromkeys(("Job", "JobResult", "Progress", "Retry"), "_job"),
     "Policy": "_policy",
+    "PolicyRules": "_policy",
     "PolicyVerdict": "_policy",
     "Telemetry": "_telemetry",
     **dict.fromkeys(

@@ -12,7 +12,7 @@ from ._hook import Hook
 from ._hook_types import HookAnswer, HookEvent, HookHandler, Seconds
 from ._job import Progress, Retry
 from ._place import Place
-from ._policy import Policy
+from ._policy import Policy, PolicyRules
 from ._telemetry import MeterSource, Telemetry, TracerSource
 from ._tool import ExternalTool
 from ._wire import (
@@ -157,7 +157,7 @@ class AgentSessionSettings(TypedDict, total=False):
     max_retries_per_step: int | None
     """The largest number of requests to the model's service in a step, at least 1. The first request counts, so 1 means
     no retry. Default: as the agent is configured."""
-    policy: Mapping[str, Any] | Policy | StrPath | None
+    policy: PolicyRules | Policy | StrPath | None
     """Rules that decide about approval requests before `on_approval`. If the agent has hooks, rules that deny, and a
     default that denies, also see calls that need no approval. Default: none."""
     enforce: Literal["approvals", "calls"] | None
@@ -440,7 +440,7 @@ class JobSettings(TypedDict, total=False):
     max_retries_per_step: int | None
     """The largest number of requests to the model's service in a step, at least 1. The first request counts, so 1 means
     no retry. Default: as the agent is configured."""
-    policy: Mapping[str, Any] | Policy | StrPath | None
+    policy: PolicyRules | Policy | StrPath | None
     """Rules that decide about approval requests before `on_approval`. If the agent has hooks, rules that deny, and a
     default that denies, also see calls that need no approval. Default: none."""
     enforce: Literal["approvals", "calls"] | None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from . import _native
 from ._encode import option_problem, to_jsonable
@@ -17,7 +17,30 @@ if TYPE_CHECKING:
     from ._option_types import StrPath
     from ._wire import ToolCallInfo
 
-__all__ = ["Policy", "PolicyVerdict"]
+__all__ = ["Policy", "PolicyRules", "PolicyVerdict"]
+
+
+class PolicyRules(TypedDict, total=False):
+    """The rules of the option `policy`. The order is deny, ask, allow, default.
+
+    Type checkers refuse rules from a file that the program has read itself: pass them as `Policy(rules)`.
+
+    >>> rules: PolicyRules = {"extends": "read-only", "deny": ["execute(rm *)"]}
+    >>> async with create_session(work_dir=".", policy=rules) as session:
+    ...     print(session.state)
+    idle
+    """
+
+    extends: Literal["read-only", "edit-files"]
+    """A preset whose rules come first."""
+    default: Literal["ask", "deny", "allow"]
+    """The decision if no rule matches. Default: "ask"."""
+    deny: Sequence[str]
+    """The calls that must not run."""
+    ask: Sequence[str]
+    """The calls that `on_approval` decides about, also if an allow rule matches."""
+    allow: Sequence[str]
+    """The calls that may run."""
 
 
 @dataclass(frozen=True)

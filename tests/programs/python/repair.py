@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kimi_agent import Budget, BudgetExceeded, KimiAgentError, PromptResult, sync
+from kimi_agent import Budget, BudgetExceeded, KimiAgentError, PolicyRules, PromptResult, sync
 
 BUDGET: Budget = {"tool_calls": 60, "seconds": 1800}
 LONGEST = 20_000
@@ -37,7 +37,7 @@ def failure(folder: Path, command: list[str]) -> str | None:
 
 def repair(folder: Path, command: list[str], output: str) -> None:
     """Has the agent change the files in the folder."""
-    rules = {
+    rules: PolicyRules = {
         "default": "deny",
         "deny": ["edit(tests/**)", "edit(.git)"],
         "allow": ["read(**)", "search(**)", "think", "edit(**)", f"execute({shlex.join(command)})"],
