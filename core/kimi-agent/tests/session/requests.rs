@@ -64,12 +64,13 @@ async fn reader_can_answer_manually() {
     let session = options.work_dir(dir.path()).on_approval_manual().start().await.unwrap();
     let mut turn = session.prompt("go").unwrap();
     let Event::ApprovalRequest(request) = until(&mut turn, "ApprovalRequest").await else { panic!("another") };
+    let mut other = request.clone();
+    other.id = "nobody".into();
+    assert_eq!(turn.respond(&other, Approval::Approve).await.unwrap_err().code(), "invalid_option");
     turn.respond(&request, Approval::Approve).await.unwrap();
     until(&mut turn, "ApprovalResponse").await;
     // Late is fine; another's is not.
     turn.respond(&request, Approval::Approve).await.unwrap();
-    let mut other = request.clone();
-    other.id = "nobody".into();
     assert_eq!(turn.respond(&other, Approval::Approve).await.unwrap_err().code(), "invalid_option");
     assert_eq!(turn.result().await.unwrap().text, "approve ");
     assert!(dir.path().join("out").exists());

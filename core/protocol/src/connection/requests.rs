@@ -839,7 +839,9 @@ impl Connection {
             ));
         }
         let found = match origin {
-            Some(origin) => Some(origin.request).filter(|key| self.requests.pending.contains_key(key)),
+            Some(origin) => Some(origin.request).filter(|key| {
+                self.requests.pending.get(key).is_some_and(|pending| pending.request_id == request_id)
+            }),
             None => self.requests.named(&request_id)?,
         };
         let Some(key) = found else {
