@@ -382,7 +382,8 @@ impl Policy {
     ) -> Option<Option<(Verdict<'p>, &'c Part)>> {
         let (lower, plain) = (name.to_lowercase(), mcp::plain_name(name));
         let others = mcp::names_without_server(name);
-        let tool = Tool { name, lower: &lower, plain: &plain, others: &others };
+        let names = mcp::names_of_any_server(name);
+        let tool = Tool { name, lower: &lower, plain: &plain, others: &others, names: &names };
         let mut strictest: Option<(Verdict<'_>, &Part)> = None;
         for part in parts {
             let verdict = decide_part(self, tool, part, work)?;
@@ -550,6 +551,8 @@ pub(crate) struct Tool<'a> {
     pub(crate) plain: &'a str,
     /// Its names without a server.
     pub(crate) others: &'a [String],
+    /// The names that it has as a tool of any server.
+    pub(crate) names: &'a [mcp::ToolName],
 }
 
 /// A text in a sentence. Long texts are in the field `part`.

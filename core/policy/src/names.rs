@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use crate::Tool;
+use crate::mcp::plain_name;
 use crate::pieces::{Pieces, longest_piece};
 use crate::rule::Rule;
 
 /// Rules by texts in the name of a tool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NameIndex {
-    /// Rules for names with `*`, by a text in the name in lower case.
+    /// Rules for names with `*`, by a text in the plain name.
     wild: Pieces<Vec<usize>>,
     /// Rules for tools of MCP servers by a text in the plain name.
     mcp: Pieces<Servers>,
@@ -74,9 +75,10 @@ impl NameIndex {
         }
     }
 
-    /// All rules for tools of MCP servers.
-    pub(crate) fn all(&self) -> &[usize] {
-        &self.all
+    /// All rules for tools of MCP servers, and for names with `*`.
+    pub(crate) fn all(&self, found: &mut Vec<usize>) {
+        found.extend(&self.all);
+        self.wild.all(|rules| found.extend(rules));
     }
 
     /// The first rule with a pattern for tools of MCP servers.
@@ -87,7 +89,7 @@ impl NameIndex {
     /// Finds the rules that can be about the tool. Returns how many steps that took.
     pub(crate) fn find(&self, tool: Tool<'_>, found: &mut Vec<usize>) -> usize {
         found.extend(&self.rest);
-        let mut steps = self.wild.visit(tool.lower, |rules| found.extend(rules));
+        let mut steps = self.wild.visit(&plain_name(tool.lower), |rules| found.extend(rules));
         let mut buckets = vec![&self.of_any_tool];
         steps += self.mcp.visit(tool.plain, |servers| buckets.push(servers));
         steps + buckets.iter().map(|servers| servers.find(tool.plain, found)).sum::<usize>()

@@ -4,7 +4,7 @@ use crate::Tool;
 use crate::command::pattern::{CommandPattern, open_quote, wildcard};
 use crate::host::HostPattern;
 use crate::kinds::{Kind, is_name, kind_of_tool, mcp_names, misspelt_kind};
-use crate::mcp::McpPattern;
+use crate::mcp::{McpPattern, NamePattern};
 use crate::path::PathPattern;
 use crate::tools::{Part, Target};
 
@@ -17,6 +17,8 @@ pub(crate) struct Rule {
     pub(crate) pattern: Option<Pattern>,
     /// The name of the tool in lower case.
     lower: String,
+    /// The name of the tool, for a rule that names no server.
+    named: Option<NamePattern>,
     /// The tool of an MCP server that the rule names without a pattern.
     named_mcp: Option<McpPattern>,
 }
@@ -102,7 +104,9 @@ impl Rule {
         // Without a pattern, a rule for the kind is about each server.
         let named_mcp = named_mcp.or((subject == Subject::Kind(Kind::Mcp)).then_some(("*", "*")));
         let named_mcp = named_mcp.filter(|_| pattern.is_none()).map(|(server, tool)| McpPattern::new(server, tool));
-        Ok(Self { text: text.to_owned(), source, subject, pattern, lower, named_mcp })
+        let named = matches!(&subject, Subject::Tool(_)).then(|| NamePattern::new(name));
+        let named = named.filter(|_| !lower.starts_with("mcp__"));
+        Ok(Self { text: text.to_owned(), source, subject, pattern, lower, named, named_mcp })
     }
 
     /// Returns which calls the rule is about, for people.
@@ -139,6 +143,11 @@ impl Rule {
     /// The tool of an MCP server that it is about.
     pub(crate) fn mcp(&self) -> Option<&McpPattern> {
         self.named_mcp.as_ref().or_else(|| self.pattern.as_ref()?.mcp.as_ref())
+    }
+
+    /// The name of the tool in plain form, for a rule that names no server.
+    pub(crate) fn plain_name(&self) -> Option<&str> {
+        self.named.as_ref().map(NamePattern::plain).filter(|plain| !plain.is_empty())
     }
 
     /// The name of the tool in lower case.
@@ -220,7 +229,11 @@ impl Rule {
                 let is_named = |tool: &str| {
                     if name.contains('*') { wildcard(&self.lower, tool) } else { self.lower == tool }
                 };
-                (is_named(tool.lower) || tool.others.iter().any(|other| is_named(other))).into()
+                if is_named(tool.lower) || tool.others.iter().any(|other| is_named(other)) {
+                    Certainty::Yes
+                } else {
+                    self.named.as_ref().map_or(Certainty::No, |named| matches_name(named, tool, part))
+                }
             }
         };
         let Some(pattern) = &self.pattern else {
@@ -260,6 +273,16 @@ impl Rule {
             }
         }
     }
+}
+
+/// Whether a tool of any server has the name.
+fn matches_name(named: &NamePattern, tool: Tool<'_>, part: &Part) -> Certainty {
+    if matches!(&part.target, Target::Mcp(names) if named.matches_split(names)) {
+        return Certainty::Yes;
+    }
+    let mut certainties = tool.names.iter().map(|name| named.matches(name)).filter(|found| *found != Certainty::No);
+    let first = certainties.next().unwrap_or(Certainty::No);
+    if certainties.any(|found| found == Certainty::Yes) { Certainty::Yes } else { first }
 }
 
 /// Whether a tool of an MCP server may be meant. Some agents name it in other ways, or without the server.

@@ -7,6 +7,7 @@ use crate::Tool;
 use crate::command::pattern::{long_option, plain_path};
 use crate::command::{Word, base_name};
 use crate::kinds::Kind;
+use crate::mcp::{McpName, plain_name};
 use crate::names::NameIndex;
 use crate::path_index::PathIndex;
 use crate::pieces::{Pieces, longest_piece};
@@ -19,7 +20,7 @@ pub(crate) struct RuleList {
     pub(crate) rules: Vec<Rule>,
     /// Rules for kinds of tools.
     kinds: Index,
-    /// Rules for a tool, by its name in lower case.
+    /// Rules for a tool, by its name in plain form.
     tools: HashMap<String, Index>,
     /// Rules for tools that have a certain text in their names.
     names: NameIndex,
@@ -309,12 +310,16 @@ impl RuleList {
                 Subject::Kind(_) => list.kinds.add(at, rule, &counts),
                 // Other names of a tool of an MCP server are meant, too.
                 Subject::Tool(_) if rule.names_mcp() => list.names.add(at, rule),
-                Subject::Tool(name) if name.contains('*') => match longest_piece(rule.lower()) {
-                    Some(piece) => list.names.add_wild(at, piece),
-                    None => list.kinds.rest.push(at),
-                },
-                Subject::Tool(name) => {
-                    list.tools.entry(name.to_lowercase()).or_default().add(at, rule, &counts);
+                Subject::Tool(name) if name.contains('*') => {
+                    let piece = longest_piece(rule.lower()).map(plain_name).filter(|piece| !piece.is_empty());
+                    match piece {
+                        Some(piece) => list.names.add_wild(at, &piece),
+                        None => list.kinds.rest.push(at),
+                    }
+                }
+                Subject::Tool(_) => {
+                    let name = rule.plain_name().unwrap_or(rule.lower());
+                    list.tools.entry(name.to_owned()).or_default().add(at, rule, &counts);
                 }
             }
         }
@@ -363,10 +368,20 @@ impl RuleList {
         }
         if part.shadow && matches!(part.target, Target::Mcp(_)) {
             // Arguments name the tool.
-            found.extend(self.names.all());
+            self.names.all(&mut found);
         }
         let mut steps = self.kinds.find(&self.rules, part, true, &mut found);
-        for name in std::iter::once(tool.lower).chain(tool.others.iter().map(|other| &**other)) {
+        let plain = plain_name(tool.lower);
+        let others: Vec<String> = tool.others.iter().map(|other| plain_name(other)).collect();
+        let mut names: Vec<&str> =
+            [tool.lower, &plain].into_iter().chain(others.iter().map(|other| &**other)).collect();
+        names.extend(tool.names.iter().map(|name| &*name.plain));
+        if let Target::Mcp(split) = &part.target {
+            names.extend(split.iter().map(McpName::plain_tool));
+        }
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
             if let Some(index) = self.tools.get(name) {
                 steps += index.find(&self.rules, part, false, &mut found);
             }
