@@ -47,12 +47,44 @@ impl Host {
     }
 }
 
-/// Whether the host of an address has braces or a range, which stand for several hosts.
-pub(crate) fn may_be_several(text: &str) -> bool {
+/// Whether the host of an address has braces or a range, which stand for several hosts, or letters that programs can replace by
+/// others: `\u{2460}27.0.0.1`.
+pub(crate) fn may_be_another(text: &str) -> bool {
+    let plain = unescaped(text);
+    let text = plain.as_deref().unwrap_or(text);
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    let is_range = |at: usize| at > 0 && !authority[..at].ends_with('@');
-    authority.contains('{') || authority.find('[').is_some_and(is_range) || text.starts_with('{')
+    let is_range = |(at, _): (usize, &str)| {
+        let inner = authority[at + 1..].split(']').next().unwrap_or_default();
+        inner.split('%').next().is_none_or(|address| address.parse::<Ipv6Addr>().is_err())
+    };
+    let is_of_host = |c: char| !c.is_ascii() || c.is_ascii_alphanumeric() || ".-_:@[]".contains(c);
+    let is_replaced = !authority.is_ascii() && authority.chars().all(is_of_host);
+    authority.contains('{') || authority.match_indices('[').any(is_range) || text.starts_with('{') || is_replaced
+}
+
+/// The hosts that can be in the parts of a word between `:` and `,`: `name:80:HOST:80`, `HOST::module`, `TCP4:HOST:80,bind=HOST`.
+/// Returns nothing if there are more than are looked at.
+pub(crate) fn inner(text: &str) -> Option<Vec<&str>> {
+    /// Words of programs have a few parts.
+    const MAX_PARTS: usize = 32;
+    if !text.contains([':', ',']) {
+        return Some(Vec::new());
+    }
+    let (mut found, mut start, mut is_bracketed) = (Vec::new(), 0, false);
+    for (at, c) in text.char_indices() {
+        is_bracketed = c == '[' || (is_bracketed && c != ']');
+        if matches!(c, ':' | ',' | '=') && !is_bracketed {
+            found.push(&text[start..at]);
+            start = at + c.len_utf8();
+            if found.len() > MAX_PARTS {
+                return None;
+            }
+        }
+    }
+    found.push(&text[start..]);
+    found.retain(|part| !part.is_empty() && *part != text && !part.parse::<u16>().is_ok_and(|port| port > 0));
+    Some(found)
 }
 
 /// `http` or `https`, a host of letters, digits, `-` and `.`, and a port; nothing that could be read in two ways.

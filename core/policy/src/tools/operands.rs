@@ -224,19 +224,37 @@ impl Taker<'_> {
         let address = &text_of_host[start.unwrap_or(0)..];
         let mut part = Part::new(Some(Kind::Fetch), Target::Host(host::parse(address)));
         // The shell expands braces and variables of an address, and curl its braces and ranges.
-        part.hides = is_dynamic || host::may_be_several(address);
+        part.hides = is_dynamic || host::may_be_another(address);
         part.shadow = true;
         self.parts.push(part);
+        if !is_network {
+            return;
+        }
+        match host::inner(address) {
+            Some(inner) => inner.into_iter().for_each(|name| self.add_named_host(name)),
+            None => {
+                let reason = "it has more addresses than are looked at".to_owned();
+                let mut part = Part::new(Some(Kind::Fetch), Target::opaque(address.to_owned(), reason));
+                (part.shadow, part.hides) = (true, true);
+                self.parts.push(part);
+            }
+        }
     }
 
     /// Adds the hosts that a word may name although it has no scheme: only a rule that names one is about them.
     fn add_named_hosts(&mut self, text: &str, is_network: bool) {
         let value = value_of(text);
-        let is_joined = is_network && value.starts_with('-') && !value.starts_with("--");
+        let is_joined = value.starts_with('-') && !value.starts_with("--");
         let joined = value.char_indices().nth(2).filter(|_| is_joined).map(|(at, _)| &value[at..]);
         let is_whole = |value: &&str| !is_network && !value.starts_with('-') && !value.contains("://");
         let whole = Some(value).filter(is_whole);
-        for name in [whole, joined].into_iter().flatten().filter(|name| name.len() <= MAX_NAME) {
+        [whole, joined].into_iter().flatten().for_each(|name| self.add_named_host(name));
+        // Settings such as `host=HOST user=NAME`.
+        settings(value).for_each(|name| self.add_named_host(name));
+    }
+
+    fn add_named_host(&mut self, name: &str) {
+        if name.len() <= MAX_NAME {
             let mut part = Part::new(Some(Kind::Fetch), Target::Host(host::parse(name)));
             (part.shadow, part.is_text) = (true, true);
             self.parts.push(part);
@@ -325,6 +343,17 @@ impl Taker<'_> {
 /// The value of an option, or else the word.
 fn value_of(text: &str) -> &str {
     text.split_once('=').filter(|_| text.starts_with('-')).map_or(text, |(_, value)| value)
+}
+
+/// The values of `name=value` in a word, also of several.
+fn settings(text: &str) -> impl Iterator<Item = &str> {
+    /// Further ones are not looked at.
+    const MAX_SETTINGS: usize = 16;
+    let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c));
+    let words = text.split([' ', '\t', '\n', ';', ',']).filter_map(|word| word.split_once('='));
+    let is_number = |(name, value): &(&str, &str)| value.parse::<u16>().is_ok() && !name.contains("host");
+    let values = words.filter(move |setting| is_name(setting.0) && !is_number(setting));
+    values.map(|(_, value)| value.trim_matches(['"', '\''])).filter(|value| !value.is_empty()).take(MAX_SETTINGS)
 }
 
 pub(super) fn is_like_path(text: &str) -> bool {

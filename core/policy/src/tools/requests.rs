@@ -7,6 +7,8 @@ use crate::kinds::Kind;
 
 /// How many addresses are looked for in the texts of a call.
 const MAX_ADDRESSES: usize = 100;
+/// How many proxies of a text, and of a variable, are looked at.
+const MAX_PROXIES: usize = 64;
 
 /// Finds the addresses with a scheme in a text, also those that are escaped. Returns whether there are more.
 pub(super) fn find_addresses(text: &str, found: &mut Vec<String>) -> bool {
@@ -44,15 +46,53 @@ pub(super) fn find_addresses(text: &str, found: &mut Vec<String>) -> bool {
     false
 }
 
-/// The hosts of proxies in the assignments of a shell text, such as `https_proxy=proxy.example:80`.
-fn proxies(text: &str) -> Vec<&str> {
-    /// Further ones are not looked at.
-    const MAX_PROXIES: usize = 16;
+/// Whether a variable can name a host that a program reaches, such as `GOPROXY` and `PIP_INDEX_URL`.
+fn names_host(name: &str, value: &str) -> bool {
+    name.to_ascii_lowercase().ends_with("proxy") || value.contains("://")
+}
+
+/// The hosts in the values of such a variable, which can be a list.
+fn hosts_of(value: &str) -> impl Iterator<Item = &str> {
+    value.split([',', '|', ' ']).filter(|host| !host.is_empty())
+}
+
+/// The hosts in the assignments of a shell text, such as `https_proxy=proxy.example:80`. Returns nothing if there are more than are
+/// looked at.
+fn assigned_hosts(text: &str) -> Option<Vec<&str>> {
+    /// Longer values are cut.
+    const MAX_VALUE: usize = 1024;
+    /// Longer texts cannot be decided in any case.
+    const MAX_TEXT: usize = 64 << 10;
+    if text.len() > MAX_TEXT {
+        return None;
+    }
+    let is_space = |c: char| c.is_whitespace() || matches!(c, ';' | '&' | '(' | ')');
     let lower = text.to_ascii_lowercase();
-    let starts = lower.match_indices("_proxy=").map(|(at, name)| at + name.len()).take(MAX_PROXIES);
-    let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ';' | '&' | '|' | ')');
-    let values = starts.filter_map(|at| text[at..].trim_start_matches(['"', '\'']).split(is_end).next());
-    values.filter(|value| !value.is_empty()).collect()
+    let names = lower.match_indices("proxy=").map(|(at, name)| at + name.len());
+    // The value begins behind the first `=` of the word.
+    let addresses = lower.match_indices("://").filter_map(|(at, _)| {
+        let from = (0..=at.saturating_sub(MAX_VALUE)).rev().find(|from| lower.is_char_boundary(*from))?;
+        let word = &lower[lower[from..at].rfind(is_space).map_or(from, |space| from + space)..at];
+        let name =
+            word.split('=').next().unwrap_or(word).trim_start_matches(|c| is_space(c) || matches!(c, '"' | '\''));
+        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        word.find('=').filter(|_| is_name).map(|sign| at - word.len() + sign + 1)
+    });
+    let mut starts: Vec<usize> = names.chain(addresses).take(MAX_PROXIES + 1).collect();
+    if starts.len() > MAX_PROXIES {
+        return None;
+    }
+    starts.sort_unstable();
+    starts.dedup();
+    let mut found = Vec::new();
+    for start in starts {
+        let rest = &text[start..];
+        let end = (MAX_VALUE.min(rest.len())..=rest.len()).find(|end| rest.is_char_boundary(*end))?;
+        let rest = rest[..end].trim_start_matches(['"', '\'']);
+        let is_end = |c: char| is_space(c) || matches!(c, '"' | '\'');
+        found.extend(rest.split(is_end).next().into_iter().flat_map(hosts_of));
+    }
+    Some(found)
 }
 
 impl Taker<'_> {
@@ -63,10 +103,16 @@ impl Taker<'_> {
         }
         let mut commands = Vec::new();
         self.known.commands.iter().for_each(|command| texts(command, &mut commands));
-        let is_proxy = |(name, _): &&(&str, &str)| name.to_ascii_lowercase().ends_with("_proxy");
-        let variables = self.known.variables.iter().filter(is_proxy).map(|(_, value)| *value);
-        let hosts: Vec<host::Host> =
-            commands.iter().flat_map(|text| proxies(text)).chain(variables).map(host::parse).collect();
+        let variables = self.known.variables.iter().filter(|(name, value)| names_host(name, value));
+        let mut hosts: Vec<host::Host> = variables.flat_map(|(_, value)| hosts_of(value)).map(host::parse).collect();
+        let assigned: Option<Vec<Vec<&str>>> = commands.iter().map(|text| assigned_hosts(text)).collect();
+        if assigned.is_none() {
+            self.opaque(Some(Kind::Fetch), "it has more addresses than are looked at");
+            if let Some(part) = self.parts.last_mut() {
+                (part.shadow, part.hides) = (true, true);
+            }
+        }
+        hosts.extend(assigned.unwrap_or_default().into_iter().flatten().map(host::parse));
         for host in hosts {
             self.add_shadow(Some(Kind::Fetch), Target::Host(host));
             if let Some(part) = self.parts.last_mut() {
