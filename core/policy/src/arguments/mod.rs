@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use names::{
     ARGUMENT_KEYS, CHANGE_KEYS, COMMAND_KEYS, DIRECTORY_KEYS, ENVIRONMENT_KEYS, EXECUTE_KEYS, GLOB_KEYS, NAME_KEYS,
-    NEUTRAL_KEYS, OPTION_KEYS, PATCH_KEYS, PATH_ENDS, PATH_KEYS, STRUCTURED_KEYS, TEXT_KEYS, URL_KEYS, WAY_KEYS,
-    WAYS_OF_READING, WRITE_KEYS,
+    NEUTRAL_KEYS, OPTION_KEYS, PATCH_KEYS, PATH_ENDS, PATH_KEYS, SECOND_PATHS, STRUCTURED_KEYS, TEXT_KEYS, URL_KEYS,
+    WAY_KEYS, WAYS_OF_READING, WRITE_KEYS, WRITTEN_PATHS,
 };
 
 /// How many paths and addresses a call may have.
@@ -57,6 +57,8 @@ pub(crate) struct Arguments<'a> {
     pub(crate) text: Option<&'a str>,
     /// The name of an argument that says that a file is deleted.
     pub(crate) deletion: Option<&'a str>,
+    /// The paths that a call writes although it reads others.
+    pub(crate) written: Vec<&'a str>,
     /// The files that changes delete.
     pub(crate) deleted: Vec<&'a str>,
     /// There are more targets than are looked at.
@@ -100,6 +102,7 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
     let mut found = Arguments::default();
     let mut open: Vec<(&Map<String, Value>, bool)> = vec![(arguments, true)];
     let mut seen = 0;
+    let mut second = SecondPaths::default();
     while let Some((fields, is_top)) = open.pop() {
         for (name, value) in fields {
             seen += 1;
@@ -150,6 +153,12 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
             if is_path {
                 is_known = true;
                 texts(value, &mut found.paths);
+                if !is_empty(value) {
+                    second.add(&key, value, &mut found.written);
+                    // What an object says about such a path is not known.
+                    let is_unclear = starts_with(&key, WRITTEN_PATHS) && !is_text;
+                    found.change = found.change.or(Some(&**name).filter(|_| is_unclear));
+                }
                 found.path_name = found.path_name.or(Some(&**name).filter(|_| !is(URL_KEYS) && !is_empty(value)));
             }
             found.url_name = found.url_name.or(Some(&**name).filter(|_| is(URL_KEYS) && !is_path && !is_empty(value)));
@@ -203,7 +212,37 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
         }
     }
     found.is_cut |= found.targets() > MAX_TARGETS;
+    second.finish(&mut found.written);
     found
+}
+
+/// Paths that are written, unless they are the only ones of a call.
+#[derive(Default)]
+struct SecondPaths<'a> {
+    paths: Vec<&'a str>,
+    /// How many arguments are paths.
+    count: usize,
+}
+
+impl<'a> SecondPaths<'a> {
+    fn add(&mut self, key: &str, value: &'a Value, written: &mut Vec<&'a str>) {
+        self.count += 1;
+        if starts_with(key, WRITTEN_PATHS) {
+            texts(value, written);
+        } else if starts_with(key, SECOND_PATHS) {
+            texts(value, &mut self.paths);
+        }
+    }
+
+    fn finish(self, written: &mut Vec<&'a str>) {
+        if self.count > 1 {
+            written.extend(self.paths);
+        }
+    }
+}
+
+fn starts_with(key: &str, starts: &[&str]) -> bool {
+    starts.iter().any(|start| key.starts_with(start))
 }
 
 /// Whether the value of an argument such as `mode` says that a file is only read.

@@ -410,6 +410,34 @@ pub(super) const OPTION_KEYS: &[&str] = &[
 /// What the names of arguments that are paths end with.
 pub(super) const PATH_ENDS: &[&str] =
     &["path", "paths", "pathname", "file", "files", "filename", "fileuri", "folder", "directory"];
+/// What the names of paths begin with at which a tool writes a file.
+pub(super) const WRITTEN_PATHS: &[&str] = &[
+    "destination",
+    "destpath",
+    "dest",
+    "dst",
+    "newpath",
+    "newname",
+    "newfile",
+    "moveto",
+    "movepath",
+    "renameto",
+    "renamepath",
+    "copyto",
+    "copypath",
+    "output",
+    "outfile",
+    "outpath",
+    "saveto",
+    "savepath",
+    "saveas",
+    "savefile",
+    "writeto",
+    "writepath",
+    "symlink",
+];
+/// What the names of paths begin with that are written, unless they are the only ones of the call.
+pub(super) const SECOND_PATHS: &[&str] = &["target", "to", "link", "backup", "export", "dump", "log", "report", "result"];
 /// Arguments that change what a command does, although other tools only pass text in them.
 pub(super) const EXECUTE_KEYS: &[&str] = &[
     "before", "after", "append", "insert", "language", "lang", "type", "types", "encoding", "format", "value", "body",
@@ -462,6 +490,7 @@ pub(super) const WRITE_KEYS: &[&str] = &[
     "modifiedtext",
     "isnewfile",
     "dryrun",
+    "truncate",
 ];
 /// Arguments that are a new text for a file, or a text to search for.
 pub(super) const TEXT_KEYS: &[&str] = &["text", "body", "data", "value", "diff", "input"];

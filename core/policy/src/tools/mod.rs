@@ -520,6 +520,12 @@ impl<'a> Taker<'a> {
                 self.add(Some(Kind::Delete), target);
             }
         }
+        if matches!(kind, Kind::Read | Kind::Search) {
+            for path in self.known.written.clone() {
+                let target = self.path_target(path, self.work_dir);
+                self.add(Some(Kind::Edit), target);
+            }
+        }
         let mut globs: Vec<&str> = self.known.globs.clone();
         let lists = matches!(&*name, "listdirectory" | "ls" | "list" | "listdir" | "listfiles");
         if (kind == Kind::Search && GLOBS.contains(&&*name)) || lists {
