@@ -107,6 +107,21 @@ pub(crate) fn is_of_files(name: &str) -> bool {
     known(&TABLE.files, name).is_some() && !TABLE.with_subcommands.contains(&base_name(name))
 }
 
+/// What a program does with files, if it does more than to read them.
+pub(crate) fn kind_of_program(name: &str) -> Option<Kind> {
+    match known(&TABLE.files, name)? {
+        Effect::Write => Some(Kind::Edit),
+        Effect::Delete => Some(Kind::Delete),
+        Effect::Move => Some(Kind::Move),
+        Effect::None | Effect::Read => None,
+    }
+}
+
+/// Whether a program does no more with files than to read them.
+pub(crate) fn is_reading(name: &str) -> bool {
+    matches!(known(&TABLE.files, name), Some(Effect::None | Effect::Read))
+}
+
 /// Whether the table has the program.
 pub(crate) fn is_known(name: &str) -> bool {
     known(&TABLE.files, name).is_some() || TABLE.with_subcommands.contains(&base_name(name))

@@ -40,6 +40,7 @@ mod rule;
 mod rules;
 mod scripts;
 mod tools;
+mod verbs;
 mod warnings;
 mod work;
 #[doc(hidden)]

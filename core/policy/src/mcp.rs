@@ -61,7 +61,7 @@ impl ToolName {
 }
 
 /// The words of a name in lower case, with `_` between them: `createIssue` has two.
-fn words_of(name: &str) -> String {
+pub(crate) fn words_of(name: &str) -> String {
     let mut words = String::new();
     let mut was_lower = false;
     for c in name.chars() {

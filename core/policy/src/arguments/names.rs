@@ -437,7 +437,8 @@ pub(super) const WRITTEN_PATHS: &[&str] = &[
     "symlink",
 ];
 /// What the names of paths begin with that are written, unless they are the only ones of the call.
-pub(super) const SECOND_PATHS: &[&str] = &["target", "to", "link", "backup", "export", "dump", "log", "report", "result"];
+pub(super) const SECOND_PATHS: &[&str] =
+    &["target", "to", "link", "backup", "export", "dump", "log", "report", "result"];
 /// Arguments that change what a command does, although other tools only pass text in them.
 pub(super) const EXECUTE_KEYS: &[&str] = &[
     "before", "after", "append", "insert", "language", "lang", "type", "types", "encoding", "format", "value", "body",

@@ -434,6 +434,16 @@ fn weight(words: &[Word]) -> usize {
     words.iter().map(|word| word.text().len() + 8).sum()
 }
 
+/// Whether this is the name of a shell, or of a program that runs others.
+pub(crate) fn is_program_of_shell(name: &str) -> bool {
+    runs_another(&[Word::Literal(name.to_owned()), Word::Literal("x".to_owned())])
+}
+
+/// Whether nothing is known of a program with this name.
+pub(crate) fn is_unknown_program(name: &str) -> bool {
+    is_unknown(&[Word::Literal(name.to_owned())])
+}
+
 /// Whether nothing is known of what a program does with its words.
 fn is_unknown(words: &[Word]) -> bool {
     let Some(name) = words.first().and_then(Word::literal) else { return false };

@@ -10,6 +10,8 @@ use crate::arguments::{self, plain};
 use crate::command::{Word, changes_directory};
 use crate::kinds::{Kind, is_name, kind_of_tool};
 use crate::path::resolve;
+use crate::programs::is_known;
+use crate::verbs::kind_by_words;
 
 /// The commands of editors by the kind of their effect on the file.
 const EDITOR_COMMANDS: &[(Kind, &[&str])] = &[
@@ -66,6 +68,30 @@ impl<'a> Taker<'a> {
             self.opaque(None, "the meaning of its `command` is not known");
         }
         known.or(kind)
+    }
+
+    /// The kind that the words of the name say, if the agent says that the tool only reads or searches.
+    pub(super) fn kind_by_words(&mut self, stated: Kind) -> Option<Kind> {
+        let kind = kind_by_words(self.call.name).filter(|_| matches!(stated, Kind::Read | Kind::Search))?;
+        // A title can be the name of the file.
+        let is_file = |path: &&str| path.rsplit(['/', '\\']).next().is_some_and(|name| name == self.call.name);
+        let locations = self.call.locations.iter().map(|path| &**path);
+        if self.call.name.contains('.') && self.known.paths.iter().copied().chain(locations).any(|path| is_file(&path))
+        {
+            return None;
+        }
+        let runs = matches!(kind, Kind::Execute | Kind::Fetch) && !self.has_target_of(kind);
+        if runs || is_known(self.call.name) {
+            self.known.doubt = self.known.doubt.take().or_else(|| Some(self.call.name.chars().take(64).collect()));
+        }
+        if !runs {
+            return Some(kind);
+        }
+        self.opaque(Some(kind), "its name says that it does more than to read");
+        if let Some(part) = self.parts.last_mut() {
+            (part.shadow, part.hides) = (true, true);
+        }
+        None
     }
 
     /// Whether the argument `command` of the tool is not for a shell.

@@ -263,6 +263,7 @@ pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs, budget: &Rc<B
     let mut taker = Taker { call, known, work_dir, needs, parts: Vec::new(), operands: 0 };
     let by_name = taker.kind_by_name();
     let by_agent = call.kind.and_then(Kind::parse);
+    let by_name = by_name.or_else(|| taker.kind_by_words(by_agent?));
     for kind in [by_name, by_agent].into_iter().flatten() {
         taker.doubt_other_targets(kind);
     }
