@@ -146,15 +146,22 @@ pub(crate) fn maybe_files(text: &str) -> impl Iterator<Item = Item> {
 pub(crate) fn take_words(words: &[&str], items: &mut Vec<Item>) {
     let literal: Rc<[Word]> = words.iter().map(|word| Word::Literal((*word).to_owned())).collect();
     let mut walker = Walker::new(items);
-    if let [shell, flag, script] = words
-        && wrappers::is_system_shell(shell)
-        && matches!(*flag, "-c" | "-lc")
-    {
-        // Some agents pass every text in this form.
+    if let Some(script) = script_of_shell(&literal) {
         walker.push_command(&literal, 0, None, true);
         return walker.take(script, 1, false);
     }
     walker.command(&literal, 0, None, &[], 0, 0, false);
+}
+
+/// The text that a shell of the system runs, if the command does nothing else. Some agents pass every text in this form: only rules
+/// that deny or ask look at the shell.
+fn script_of_shell(words: &[Word]) -> Option<&str> {
+    match words {
+        [Word::Literal(shell), Word::Literal(flag), Word::Literal(script)] => {
+            (wrappers::is_system_shell(shell) && matches!(&**flag, "-c" | "-lc")).then_some(script)
+        }
+        _ => None,
+    }
 }
 
 struct Walker<'a> {
@@ -210,6 +217,18 @@ impl<'a> Walker<'a> {
             }
             Ok(read) => {
                 self.whole = Some(text.to_owned()).filter(|_| read.simple.len() > 1);
+                if let [simple] = &*read.simple
+                    && depth == 0
+                    && !shadow
+                    && !simple.assigns
+                    && !simple.sets_program
+                    && simple.files.is_empty()
+                    && read.documents.is_empty()
+                    && let Some(script) = script_of_shell(&simple.words)
+                {
+                    self.push_command(&simple.words.clone().into(), 0, None, true);
+                    return self.take(script, 1, false);
+                }
                 for simple in read.simple {
                     let altered = simple.assigns.then_some("variables are set for it");
                     let words: Rc<[Word]> = simple.words.into();
