@@ -246,10 +246,14 @@ impl FileUses {
         self.uses.iter().copied().filter(is_meant)
     }
 
+    /// Whether nothing is known of what the program does with files.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.uses.iter().any(|of| of.kind.is_none())
+    }
+
     /// The kinds of its uses.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
-        let is_unknown = self.uses.iter().any(|of| of.kind.is_none());
-        let further = [Some(Kind::Read), is_unknown.then_some(Kind::Edit)].into_iter().flatten();
+        let further = [Some(Kind::Read), self.is_unknown().then_some(Kind::Edit)].into_iter().flatten();
         let mut kinds: Vec<Kind> = self.uses.iter().filter_map(|of| of.kind).collect();
         for kind in further {
             if !kinds.contains(&kind) {

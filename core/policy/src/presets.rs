@@ -64,6 +64,8 @@ const SECRETS: &[&str] = &[
     "**/.git/modules/**/config",
     "**/.git/worktrees/**/config.worktree",
     "**/.gitconfig",
+    // Objects of git hold each file that a commit had.
+    "**/.git/objects/**",
     "**/auth.json",
     "**/token",
     "**/token.json",

@@ -115,7 +115,10 @@ fn witnesses(rule: &Rule) -> Vec<Witness> {
             Some(kind) => (name.clone(), kind),
             None => {
                 if rule.pattern.is_none() {
-                    add(&name.replace('*', "x"), None, json!({}));
+                    let name = name.replace('*', "x");
+                    add(&name, None, json!({}));
+                    // A tool of the program.
+                    add(&name, Some("mcp"), json!({}));
                 }
                 return found;
             }

@@ -131,7 +131,10 @@ fn ineffective_rules_are_warnings() {
         warnings(json!({"deny": ["execute(rm *)"], "allow": ["read", "Shell(git status)", "Edit", "patch"]})),
         ""
     );
+    // A tool of the program has no server.
+    assert_eq!(warnings(json!({"deny": ["mcp(evil/*)"], "allow": ["list_issues"]})), "");
     for (value, reason) in [
+        (json!({"deny": ["mcp"], "allow": ["list_issues"]}), "deny \"mcp\" decides first"),
         (json!({"deny": ["execute"], "allow": ["execute(ls)"]}), "deny \"execute\" decides first"),
         (json!({"ask": ["Shell"], "allow": ["Shell(ls)"]}), "ask \"Shell\" decides first"),
         (json!({"allow": ["read", "read"]}), "allow \"read\" decides first"),

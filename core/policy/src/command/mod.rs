@@ -144,24 +144,24 @@ pub(crate) fn maybe_files(text: &str) -> impl Iterator<Item = Item> {
 
 /// Takes a command apart whose words are known.
 pub(crate) fn take_words(words: &[&str], items: &mut Vec<Item>) {
-    let literal: Rc<[Word]> = words.iter().map(|word| Word::Literal((*word).to_owned())).collect();
-    let mut walker = Walker::new(items);
-    if let Some(script) = script_of_shell(&literal) {
-        walker.push_command(&literal, 0, None, true);
-        return walker.take(script, 1, false);
-    }
-    walker.command(&literal, 0, None, &[], 0, 0, false);
+    Walker::new(items).command(&literal(words), 0, None, &[], 0, 0, false);
 }
 
-/// The text that a shell of the system runs, if the command does nothing else. Some agents pass every text in this form: only rules
-/// that deny or ask look at the shell.
-fn script_of_shell(words: &[Word]) -> Option<&str> {
+/// Takes a command apart that the agent itself may have put into a shell, as some do with every text: only rules that deny or ask look
+/// at the shell.
+pub(crate) fn take_wrapped(words: &[&str], items: &mut Vec<Item>) {
     match words {
-        [Word::Literal(shell), Word::Literal(flag), Word::Literal(script)] => {
-            (wrappers::is_system_shell(shell) && matches!(&**flag, "-c" | "-lc")).then_some(script)
+        [shell, flag, script] if wrappers::is_system_shell(shell) && matches!(*flag, "-c" | "-lc") => {
+            let mut walker = Walker::new(items);
+            walker.push_command(&literal(words), 0, None, true);
+            walker.take(script, 1, false);
         }
-        _ => None,
+        _ => take_words(words, items),
     }
+}
+
+fn literal(words: &[&str]) -> Rc<[Word]> {
+    words.iter().map(|word| Word::Literal((*word).to_owned())).collect()
 }
 
 struct Walker<'a> {
@@ -217,18 +217,6 @@ impl<'a> Walker<'a> {
             }
             Ok(read) => {
                 self.whole = Some(text.to_owned()).filter(|_| read.simple.len() > 1);
-                if let [simple] = &*read.simple
-                    && depth == 0
-                    && !shadow
-                    && !simple.assigns
-                    && !simple.sets_program
-                    && simple.files.is_empty()
-                    && read.documents.is_empty()
-                    && let Some(script) = script_of_shell(&simple.words)
-                {
-                    self.push_command(&simple.words.clone().into(), 0, None, true);
-                    return self.take(script, 1, false);
-                }
                 for simple in read.simple {
                     let altered = simple.assigns.then_some("variables are set for it");
                     let words: Rc<[Word]> = simple.words.into();
@@ -306,6 +294,14 @@ impl<'a> Walker<'a> {
         let text = || words.iter().take(MAX_WORDS).map(Word::text).collect::<Vec<_>>().join(" ");
         if words.len() > MAX_WORDS || chain > MAX_CHAIN {
             return self.opaque(&text(), "it has too many words".to_owned(), shadow);
+        }
+        // `git-push` is `git push`.
+        if let Some(name) = words.first().and_then(Word::literal).map(base_name)
+            && let Some(subcommand) = name.strip_prefix("git-").filter(|name| !name.is_empty())
+        {
+            let git = ["git", subcommand].map(|word| Word::Literal(word.to_owned()));
+            let command: Rc<[Word]> = git.into_iter().chain(words[1..].iter().cloned()).collect();
+            self.push_command(&command, 0, None, true);
         }
         self.push_command(all, from, altered, shadow);
         let runs = self.has_danger("run") && !shadow;

@@ -62,6 +62,8 @@ impl Taker<'_> {
                         let mut whole = Vec::new();
                         command::take_words(&words, &mut whole);
                         items.extend(whole.into_iter().map(Item::into_shadow));
+                    } else if self.is_wrapped() {
+                        command::take_wrapped(&words, &mut items);
                     } else {
                         command::take_words(&words, &mut items);
                     }
@@ -75,7 +77,11 @@ impl Taker<'_> {
                     Some(words) => {
                         let words: Vec<&str> =
                             std::iter::once(&**program).chain(words.iter().map(|word| &**word)).collect();
-                        command::take_words(&words, &mut items);
+                        if self.is_wrapped() {
+                            command::take_wrapped(&words, &mut items);
+                        } else {
+                            command::take_words(&words, &mut items);
+                        }
                         // Some tools join them for a shell.
                         if words
                             .iter()
@@ -150,6 +156,13 @@ impl Taker<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the agent itself may have put the command into a shell: in its request for a terminal, and if it has taken the command
+    /// apart.
+    fn is_wrapped(&self) -> bool {
+        let is_taken_apart = |name: &String| key(name) == "parsedcmd";
+        self.call.name == "terminal" || self.call.arguments.is_some_and(|fields| fields.keys().any(is_taken_apart))
     }
 
     /// Whether the text of the tool is for another language than that of POSIX shells.

@@ -156,6 +156,9 @@ impl Taker<'_> {
             if self.needs.paths && !shadow && !is_cut && files.may_name_file(&words, at) {
                 let is_word = !files.is_file(at) && !text.starts_with('-') && !is_like_path(text);
                 let mut found = hidden_names(text);
+                if files.is_unknown() {
+                    found.extend(parts_of_word(text));
+                }
                 found.extend(Some(text).filter(|_| is_word));
                 // Half a set in braces is not a glob.
                 let is_half = |name: &str| name.matches('{').count() != name.matches('}').count();
@@ -343,6 +346,16 @@ impl Taker<'_> {
 /// The value of an option, or else the word.
 fn value_of(text: &str) -> &str {
     text.split_once('=').filter(|_| text.starts_with('-')).map_or(text, |(_, value)| value)
+}
+
+/// The texts inside of a word of a program of which nothing is known that can be paths: those of a command in one word, and those
+/// before and behind signs.
+fn parts_of_word(text: &str) -> impl Iterator<Item = &str> {
+    /// Further ones are not looked at.
+    const MAX_PARTS: usize = 32;
+    let is_end = |c: char| c.is_whitespace() || "<>|;&()\"'`,#?".contains(c);
+    let parts = text.split(is_end).filter(|part| !part.is_empty()).take(MAX_PARTS);
+    parts.filter(move |part| is_like_path(part) && *part != text && part.len() <= MAX_NAME)
 }
 
 /// The values of `name=value` in a word, also of several.
