@@ -50,11 +50,12 @@ pub(crate) struct ToolName {
     is_certain: bool,
 }
 
+/// Longer names of tools are compared as a whole only.
+const MAX_NAME: usize = 256;
+
 impl ToolName {
     /// Returns nothing if this cannot be a name.
     fn new(text: &str, is_certain: bool) -> Option<Self> {
-        /// Longer names are compared as a whole only.
-        const MAX_NAME: usize = 256;
         let text = Some(text.trim()).filter(|text| !text.is_empty() && text.len() <= MAX_NAME)?;
         Some(Self { plain: plain_name(text), words: words_of(text), is_certain }).filter(|name| !name.plain.is_empty())
     }
@@ -106,10 +107,13 @@ fn tails(name: &str, has_server: bool, has_kind: bool) -> Vec<ToolName> {
         if !is_hump && !is_end {
             continue;
         }
-        if found.len() > MAX_TAILS {
+        let (before, tail) = name.split_at(at + c.len_utf8());
+        if found.len() > MAX_TAILS || tail.len() > MAX_NAME {
             break;
         }
-        let (before, tail) = name.split_at(at + c.len_utf8());
+        // A longer beginning is no name of a server.
+        let start = before.len().saturating_sub(MAX_NAME);
+        let before = before.get(start..).unwrap_or_default();
         let server = before.trim_end_matches(|c: char| !c.is_alphanumeric());
         let sign = &before[server.len()..];
         let is_server = !server.contains(char::is_whitespace) || plain_name(server).contains("mcp");

@@ -97,7 +97,11 @@ fn kind_of_word(word: &str) -> Option<Kind> {
 pub(crate) fn kind_by_words(name: &str) -> Option<Kind> {
     /// Names with more words are titles.
     const MAX_WORDS: usize = 16;
+    /// The rest of a longer name is not looked at.
+    const MAX_NAME: usize = 256;
     let name = name.trim();
+    let end = name.char_indices().nth(MAX_NAME).map_or(name.len(), |(at, _)| at);
+    let name = &name[..end];
     let words = words_of(name);
     let mut words = words.split('_').filter(|word| !word.is_empty()).take(MAX_WORDS);
     let first = words.next()?;

@@ -72,7 +72,10 @@ impl<'a> Taker<'a> {
 
     /// The kind that the words of the name say, if the agent says that the tool only reads or searches.
     pub(super) fn kind_by_words(&mut self, stated: Kind) -> Option<Kind> {
-        let kind = kind_by_words(self.call.name).filter(|_| matches!(stated, Kind::Read | Kind::Search))?;
+        if !matches!(stated, Kind::Read | Kind::Search) {
+            return None;
+        }
+        let kind = kind_by_words(self.call.name)?;
         // A title can be the name of the file.
         let is_file = |path: &&str| path.rsplit(['/', '\\']).next().is_some_and(|name| name == self.call.name);
         let locations = self.call.locations.iter().map(|path| &**path);
