@@ -63,6 +63,10 @@ impl SessionDriver {
             return self.flow.push_backlog(line);
         }
         self.handle_message(message, line, now);
+        if self.connection.unsent() > LONG {
+            // The writer counts the answers, and stops an agent that asks for more than it reads.
+            self.flush(io);
+        }
         if self.flow.budget.lines == 0 || self.flow.budget.bytes == 0 {
             self.refill(io, now);
         }

@@ -12,6 +12,8 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use super::event_channel::EventChannel;
 use super::now;
+use super::process::LONG;
+use super::reads::{self, Reads};
 use super::turn_reader::TurnReader;
 use crate::OutputError;
 use crate::answers::{HandlerError, HostError};
@@ -23,7 +25,7 @@ use crate::handler::{
 };
 use crate::host::panic_text;
 use crate::json::parsed;
-use crate::messages::{Event, ToolCallRequest};
+use crate::messages::{Event, ReadFileRequest, ToolCallRequest};
 use crate::telemetry::{InSpan, TelemetryHost};
 use crate::tool_context::{ProgressSender, ToolContext};
 
@@ -85,6 +87,7 @@ pub(crate) struct Handlers {
     running: JoinSet<Outcome>,
     /// The running handlers whose requests still need an answer.
     awaited: Vec<(RequestKey, AbortHandle)>,
+    reads: Reads,
     /// The handlers that wait until the reader of their turn has taken the events before their requests.
     after_reader: Vec<AfterReader>,
 }
@@ -124,6 +127,7 @@ impl Handlers {
             telemetry: None,
             running: JoinSet::new(),
             awaited: Vec::new(),
+            reads: Reads::default(),
             after_reader: Vec::new(),
         }
     }
@@ -172,8 +176,12 @@ impl Handlers {
         }
     }
 
-    /// Starts the handlers that no longer wait for a reader.
-    pub(super) fn start_due(&mut self) {
+    /// Starts the handlers that no longer wait for a reader, and the next readings of files unless too many answers are unwritten.
+    pub(super) fn start_due(&mut self, is_behind: bool) {
+        self.reads.hold(is_behind);
+        while let Some((key, served, request)) = self.reads.next() {
+            self.read_file(key, served, request);
+        }
         if self.after_reader.is_empty() {
             return;
         }
@@ -210,7 +218,7 @@ impl Handlers {
                     let (context, running) = ToolContext::new(call.id.clone(), served.progress.clone());
                     self.start(key, served, timeout, async move {
                         let _running = running;
-                        let arguments = arguments(&call)?;
+                        let arguments = arguments(call).await?;
                         Ok(Answer::Tool((tool.handler)(arguments, context).await?))
                     });
                 }
@@ -227,13 +235,8 @@ impl Handlers {
                 }
             }
             Event::ReadFileRequest(request) => {
-                if let Some(handler) = self.services.read_file.clone() {
-                    self.start(key, served, None, async move {
-                        match handler(request).await {
-                            Err(error) if is_not_found(&error) => Ok(Answer::ReadFile(None)),
-                            text => Ok(Answer::ReadFile(text?)),
-                        }
-                    });
+                if let Some(request) = self.reads.admit(key, &served, request) {
+                    self.read_file(key, served, request);
                 }
             }
             Event::WriteFileRequest(request) => {
@@ -250,6 +253,18 @@ impl Handlers {
             }
             _ => {}
         }
+    }
+
+    fn read_file(&mut self, key: RequestKey, served: Served, request: ReadFileRequest) {
+        let Some(handler) = self.services.read_file.clone() else { return };
+        self.reads.begun(key);
+        self.start(key, served, None, async move {
+            let range = reads::Range::of(&request);
+            match handler(request).await {
+                Err(error) if is_not_found(&error) => Ok(Answer::ReadFile(None)),
+                text => Ok(Answer::ReadFile(reads::checked(text?, range).await?)),
+            }
+        });
     }
 
     /// Runs the program's check of a value of structured output.
@@ -286,6 +301,7 @@ impl Handlers {
     /// Stops the handler of this request.
     pub(super) fn withdraw(&mut self, key: RequestKey) {
         self.after_reader.retain(|held| held.key != key);
+        self.reads.ended(key);
         self.awaited.extract_if(.., |(awaited, _)| *awaited == key).for_each(|(_, stop)| stop.abort());
     }
 
@@ -300,17 +316,21 @@ impl Handlers {
             };
             if let Some(ended) = self.awaited.iter().position(|(_, stop)| stop.id() == id) {
                 let (request, _) = self.awaited.swap_remove(ended);
+                self.reads.ended(request);
                 return Poll::Ready(Handled { request, outcome });
             }
         }
     }
 }
 
-/// Parses the arguments of a tool call. The model reads the error.
-fn arguments(call: &ToolCallRequest) -> Result<Value, HandlerError> {
-    match call.arguments.as_deref() {
-        None | Some("") => Ok(Value::Object(Default::default())),
-        Some(text) => parsed(text).map_err(|error| format!("the arguments are not valid JSON: {error}").into()),
+/// Parses the arguments of a tool call, on a thread of its own if they are long. The model reads the error.
+async fn arguments(call: ToolCallRequest) -> Result<Value, HandlerError> {
+    let parsed = |text: &str| parsed(text).map_err(|error| format!("the arguments are not valid JSON: {error}").into());
+    match call.arguments {
+        None => Ok(Value::Object(Default::default())),
+        Some(text) if text.is_empty() => Ok(Value::Object(Default::default())),
+        Some(text) if text.len() <= LONG => parsed(&text),
+        Some(text) => tokio::task::spawn_blocking(move || parsed(&text)).await?,
     }
 }
 

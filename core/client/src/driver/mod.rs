@@ -19,6 +19,7 @@ mod io;
 mod process;
 mod process_handle;
 mod reader;
+mod reads;
 mod records;
 mod session;
 mod sessions;

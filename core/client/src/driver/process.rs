@@ -102,15 +102,9 @@ impl ProcessTask {
             }
             while self.take_lines(false) {
                 let is_long = self.reader.peek_line().is_some_and(|line| line.len() > LONG);
-                // A panic is of no session alone, so it ends the process.
-                match tokio::task::spawn_blocking(move || {
-                    self.take_lines(true);
-                    self
-                })
-                .await
-                {
-                    Ok(task) => self = task,
-                    Err(_) => return,
+                match self.apart(|task| task.take_lines(true)).await {
+                    Some((task, _)) => self = task,
+                    None => return,
                 }
                 // Commands and deadlines are looked at between two lines that take long, unless the agent has ended.
                 if is_long && !self.shutdown.has_exited() && !self.reader.has_ended() {
@@ -136,8 +130,16 @@ impl ProcessTask {
                 tokio::task::yield_now().await;
             }
             let passed = {
-                let woken = self.wait().await;
-                self.handle(woken)
+                match self.wait().await {
+                    Woken::Session(key, event) if event.is_large() => {
+                        match self.apart(move |task| task.handle_large(key, event)).await {
+                            Some((task, ())) => self = task,
+                            None => return,
+                        }
+                        None
+                    }
+                    woken => self.handle(woken),
+                }
             };
             if let Some(passed) = passed {
                 let may_read = self.may_read();
@@ -163,6 +165,29 @@ impl ProcessTask {
             Woken::Bell => {}
         }
         None
+    }
+
+    /// Does work that can take long on a thread of its own, so that it does not stop the sessions of other processes. Returns `None`
+    /// after a panic, which is of no session alone, so that it ends the process.
+    async fn apart<T: Send + 'static>(
+        mut self: Box<Self>,
+        work: impl FnOnce(&mut Self) -> T + Send + 'static,
+    ) -> Option<(Box<Self>, T)> {
+        let work = move || {
+            let done = work(&mut self);
+            (self, done)
+        };
+        tokio::task::spawn_blocking(work).await.ok()
+    }
+
+    /// Handles an event with a large text, and encodes its answer.
+    fn handle_large(&mut self, key: ConnectionKey, event: SessionEvent) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.in_span(|session| {
+                session.handle_event(event);
+                session.flush(&mut self.io);
+            });
+        }
     }
 
     async fn wait(&mut self) -> Woken {

@@ -20,17 +20,18 @@ use super::flow::Flow;
 use super::handlers::{Handled, Handlers, Handling, Served};
 use super::io::Io;
 use super::now;
+use super::process::LONG;
 use super::records::{Records, RecordsRead, RecordsSource};
 use super::shared::Shared;
 use super::shutdown::{LINGER, STALL_TIMEOUT};
 use crate::answers::HostError;
 use crate::connection::{CallKey, Connection, Output, RequestKey, Scope, StatusChange, StepTag, TurnKey, TurnStatus};
-use crate::dialect::{Handshake, InitializeParams};
+use crate::dialect::{Answer, Handshake, InitializeParams};
 use crate::endpoint::{ConnectionKey, HandshakeRole, first_id};
 use crate::error::{Error, Result};
 use crate::host::panic_text;
 use crate::jsonrpc::{self, Message};
-use crate::messages::{HandlerKind, Json, ToolReturnValue};
+use crate::messages::{Content, ContentPart, HandlerKind, Json, ToolReturnValue};
 use crate::output::OutputCheck;
 use crate::recording::RecordingFile;
 use crate::tool_context::ProgressSender;
@@ -80,6 +81,38 @@ pub(super) enum SessionEvent {
     ToolCall(CallEvent),
     /// The code of the session has panicked.
     Panicked,
+}
+
+impl SessionEvent {
+    /// Returns whether it has a text that takes long to read or to encode.
+    pub(super) fn is_large(&self) -> bool {
+        let size = match self {
+            Self::Handled(Handled { outcome: Ok(Handling::Answered(answer)), .. }) => match answer {
+                Answer::ReadFile(text) => text.as_ref().map_or(0, String::len),
+                Answer::Terminal(result) => result.output.len(),
+                Answer::Tool(result) => size_of(&result.output),
+                _ => 0,
+            },
+            Self::ToolCall(CallEvent::Call(call)) => call.request.arguments.as_ref().map_or(0, String::len),
+            _ => 0,
+        };
+        size > LONG
+    }
+}
+
+/// Returns the size of the texts and addresses of a tool's output.
+fn size_of(output: &Content) -> usize {
+    let part = |part: &ContentPart| match part {
+        ContentPart::Text(part) => part.text.len(),
+        ContentPart::ImageUrl(part) => part.image_url.url.len(),
+        ContentPart::AudioUrl(part) => part.audio_url.url.len(),
+        ContentPart::VideoUrl(part) => part.video_url.url.len(),
+        _ => 0,
+    };
+    match output {
+        Content::Text(text) => text.len(),
+        Content::Parts(parts) => parts.iter().map(part).sum(),
+    }
 }
 
 pub(super) struct SessionDriver {
@@ -525,7 +558,7 @@ impl SessionDriver {
         self.flush(io);
         self.answer_discarded_requests();
         self.flush(io);
-        self.handlers.start_due();
+        self.handlers.start_due(io.writer.is_behind());
         self.connection.release();
         for channel in self.turns.values().chain(self.replays()).chain(&self.outside) {
             channel.events.wake();

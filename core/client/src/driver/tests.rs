@@ -10,6 +10,7 @@ mod flow;
 mod handlers;
 #[cfg(feature = "mcp")]
 mod long_life;
+mod services;
 mod shutdown;
 #[cfg(feature = "mcp")]
 mod tools;

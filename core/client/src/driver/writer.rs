@@ -62,6 +62,11 @@ impl PipeWriter {
         }
     }
 
+    /// Returns whether so much waits that no further file is read for the agent.
+    pub(super) fn is_behind(&self) -> bool {
+        self.unwritten.len() > MAX_UNWRITTEN
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.unwritten.is_empty()
     }

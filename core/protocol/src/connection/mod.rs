@@ -356,6 +356,11 @@ impl Connection {
         std::mem::take(&mut self.transmit)
     }
 
+    /// Returns how many bytes [`poll_transmit`](Self::poll_transmit) returns next.
+    pub fn unsent(&self) -> usize {
+        self.transmit.len()
+    }
+
     /// Queues bytes to write.
     fn transmit(&mut self, bytes: Vec<u8>) {
         if tracing::enabled!(target: WIRE, tracing::Level::TRACE) {
@@ -631,9 +636,11 @@ impl Connection {
     }
 
     /// Returns whether the agent's next line can begin work on what came before it: a decision of the policy, which looks at files,
-    /// or the search of a value in the whole answer.
+    /// the search of a value in the whole answer, or the answer with a large output of a terminal.
     pub fn may_decide(&self) -> bool {
-        self.sources.rules.is_some() || self.turn.as_ref().is_some_and(|turn| turn.output.is_some())
+        self.sources.rules.is_some()
+            || self.terminals.has_large_output()
+            || self.turn.as_ref().is_some_and(|turn| turn.output.is_some())
     }
 
     /// Returns whether the agent's lines are read at the moment.

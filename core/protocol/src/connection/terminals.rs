@@ -7,12 +7,17 @@ use super::requests::MAX_REQUEST_ID;
 use super::requests::{INTERNAL_ERROR, INVALID_PARAMS, REQUEST_CANCELLED, RequestKey};
 use super::{Connection, Output};
 use crate::dialect::{TerminalAnswer, TerminalCall, TerminalExit};
+use crate::json::start_of_encoded_end;
 use crate::messages::{TerminalRequest, TerminalResult};
 
 /// The limit of unreleased terminals in a session. With [`MAX_OUTPUT`] they keep at most 128 MiB.
 pub(super) const MAX_TERMINALS: usize = 32;
 /// The limit of bytes that are kept of an output. Kimi Code requests this many.
 const MAX_OUTPUT: usize = 4 << 20;
+/// The limit of an output as JSON, in bytes, because each call for the output encodes it.
+const MAX_ENCODED: usize = 8 << 20;
+/// From this size on, an output takes long to encode.
+const LARGE: usize = 4 << 10;
 /// The limit of calls that wait for the end of one terminal.
 const MAX_WAITING: usize = 64;
 
@@ -79,6 +84,13 @@ impl Terminals {
     /// Returns whether the agent waits for the end of a command.
     pub(super) fn is_awaited(&self) -> bool {
         self.open.values().any(|terminal| !terminal.waiting.is_empty())
+    }
+
+    /// Returns whether a call can ask for an output that takes long to encode.
+    pub(super) fn has_large_output(&self) -> bool {
+        self.open
+            .values()
+            .any(|terminal| matches!(&terminal.state, State::Ended { output, .. } if output.len() > LARGE))
     }
 
     /// Removes a terminal that the client has.
@@ -206,8 +218,16 @@ fn exit(result: &TerminalResult) -> TerminalExit {
 }
 
 /// Returns the last bytes of an output, from the start of a character, and whether any bytes are missing.
-fn end_of(mut output: String, limit: usize) -> (String, bool) {
-    let Some(over) = output.len().checked_sub(limit).filter(|over| *over > 0) else { return (output, false) };
+fn end_of(output: String, limit: usize) -> (String, bool) {
+    end_within(output, limit, MAX_ENCODED)
+}
+
+fn end_within(mut output: String, limit: usize, encoded: usize) -> (String, bool) {
+    let over = output.len().saturating_sub(limit);
+    let over = over + start_of_encoded_end(&output.as_bytes()[over..], encoded);
+    if over == 0 {
+        return (output, false);
+    }
     let start = (over..=output.len()).find(|&at| output.is_char_boundary(at)).unwrap_or(output.len());
     output.drain(..start);
     output.shrink_to_fit();
@@ -232,6 +252,18 @@ mod tests {
             let (kept, truncated) = end_of(output.to_owned(), limit);
             assert_eq!((&*kept, truncated), expected, "{output} {limit}");
         }
+        for (output, encoded, expected) in [
+            ("ab", 2, ("ab", false)),
+            ("\0ab", 8, ("\0ab", false)),
+            ("\0ab", 7, ("ab", true)),
+            ("\0äb", 2, ("b", true)),
+            ("\0", 5, ("", true)),
+        ] {
+            let (kept, truncated) = end_within(output.to_owned(), 100, encoded);
+            assert_eq!((&*kept, truncated), expected, "{output:?} {encoded}");
+        }
+        let (kept, truncated) = end_of("\0".repeat(MAX_OUTPUT), MAX_OUTPUT);
+        assert_eq!((kept.len(), truncated), (MAX_ENCODED / 6, true));
     }
 
     #[test]

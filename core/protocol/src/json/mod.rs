@@ -11,10 +11,13 @@ use serde_json::{Map, Value};
 
 use crate::jsonrpc::framing::{MAX_VALUES, has_too_many_values};
 
+mod encoded;
 pub(crate) mod lenient;
 mod optional;
 pub(crate) mod scan;
 
+pub use encoded::encoded_size;
+pub(crate) use encoded::start_of_encoded_end;
 pub use optional::{exact, object, read};
 
 /// JSON of any shape, kept as the text that the agent sent.
