@@ -7,11 +7,12 @@ use std::ffi::OsString;
 use std::future::poll_fn;
 use std::io::{self, Read as _};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use folder::{Root, refused};
@@ -29,6 +30,8 @@ pub(crate) const DEFAULT_MAX_BYTES: u64 = 16 << 20;
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long a file system may take for a file.
 const FILE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The limit of files that one handler reads or writes at a time, in all sessions.
+const MAX_FILES: usize = 8;
 /// The largest output of a command that is kept, in bytes.
 const MAX_OUTPUT: usize = 4 << 20;
 /// The longest character of UTF-8, in bytes.
@@ -50,7 +53,8 @@ const DRAIN: Duration = Duration::from_millis(500);
 /// # drop(options);
 /// ```
 pub fn files(root: impl Into<PathBuf>) -> Files {
-    Files { root: Root::new(root.into()), is_writable: false, max_bytes: DEFAULT_MAX_BYTES }
+    let places = Arc::new(Semaphore::new(MAX_FILES));
+    Files { root: Root::new(root.into()), is_writable: false, max_bytes: DEFAULT_MAX_BYTES, places }
 }
 
 /// Makes a handler that runs commands in a directory and its folders, for `on_terminal`.
@@ -80,6 +84,8 @@ pub struct Files {
     root: Root,
     is_writable: bool,
     max_bytes: u64,
+    /// The handlers of this value and of its clones have them in common.
+    places: Arc<Semaphore>,
 }
 
 impl Files {
@@ -118,10 +124,10 @@ impl Files {
     /// # drop(options);
     /// ```
     pub fn reader(&self) -> impl Fn(ReadFileRequest) -> HandlerFuture<Option<String>> + Send + Sync + use<> {
-        let Self { root, max_bytes, .. } = self.clone();
+        let Self { root, max_bytes, places, .. } = self.clone();
         move |request| {
             let (root, path) = (root.clone(), request.path);
-            Box::pin(in_time(move || read(&root, &path, max_bytes).map(Some)))
+            Box::pin(in_place(Arc::clone(&places), move || read(&root, &path, max_bytes).map(Some)))
         }
     }
 
@@ -134,10 +140,10 @@ impl Files {
     /// # drop(options);
     /// ```
     pub fn writer(&self) -> impl Fn(WriteFileRequest) -> HandlerFuture<()> + Send + Sync + use<> {
-        let Self { root, max_bytes, is_writable } = self.clone();
+        let Self { root, max_bytes, is_writable, places } = self.clone();
         move |request| {
             let (root, WriteFileRequest { path, content, .. }) = (root.clone(), request);
-            Box::pin(in_time(move || match is_writable {
+            Box::pin(in_place(Arc::clone(&places), move || match is_writable {
                 true => write(&root, &path, &content, max_bytes),
                 false => Err(refused(&path, "the program does not allow writing")),
             }))
@@ -269,6 +275,24 @@ impl Output {
         let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(self.limit)..]).into_owned()
     }
+}
+
+/// Runs work with a file when a place is free. Work that is no longer awaited keeps its place until it ends.
+async fn in_place<T: Send + 'static>(
+    places: Arc<Semaphore>,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, HandlerError> {
+    let Ok(place) = timeout(FILE_TIMEOUT, places.acquire_owned()).await else {
+        return Err(format!(
+            "{MAX_FILES} other files are read or written already, and the file system does not answer"
+        )
+        .into());
+    };
+    in_time(move || {
+        let _place = place;
+        work()
+    })
+    .await
 }
 
 /// Runs work with files outside of the runtime's thread, within a time.
