@@ -12,6 +12,7 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HeaderValue, WWW_AUTHENTICATE};
+use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -23,6 +24,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use super::body::{Bodies, Counted, Prepared, Refusal, prepared};
 use super::calls::CallSender;
 use super::clients::Clients;
 use super::offer::offer;
@@ -30,7 +32,6 @@ use super::service::Tools;
 use super::{NAME, Offer, ToolsEndpoint};
 use crate::error::{Error, Result};
 use crate::handler::ExternalTool;
-use crate::jsonrpc::framing::{MAX_VALUES, decoded_size, has_too_many_values};
 
 /// Further connections of authenticated clients wait in the listener's queue. Each connection has one call at a time.
 const MAX_CONNECTIONS: usize = 256;
@@ -147,7 +148,7 @@ impl ToolsServer {
         let sessions = Clients::new(sessions, limits.sessions);
         let mcp = StreamableHttpService::new(new_client, Arc::new(sessions), config);
         let headers = vec![("Authorization".to_owned(), secret.clone())];
-        let bodies = Bodies { size: AtomicUsize::new(0), limit: limits.bodies };
+        let bodies = Arc::new(Bodies { size: AtomicUsize::new(0), limit: limits.bodies });
         let door = Arc::new(Door { secret, mcp, max_request_bytes, bodies });
         let main = tokio::spawn(run(listener, door, limits, stop.clone(), ended));
         let endpoint = ToolsEndpoint { name: NAME.to_owned(), url: format!("http://{address}{PATH}"), headers };
@@ -268,30 +269,7 @@ struct Door {
     secret: String,
     mcp: StreamableHttpService<Tools, Clients>,
     max_request_bytes: usize,
-    bodies: Bodies,
-}
-
-/// The bodies of all connections.
-struct Bodies {
-    size: AtomicUsize,
-    limit: usize,
-}
-
-/// The size of one body, counted while it exists.
-struct Counted<'a>(&'a Bodies, usize);
-
-impl Counted<'_> {
-    /// Counts more of the body. Returns whether all bodies are within the limit.
-    fn add(&mut self, more: usize) -> bool {
-        self.1 += more;
-        self.0.size.fetch_add(more, Ordering::Relaxed) + more <= self.0.limit
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.size.fetch_sub(self.1, Ordering::Relaxed);
-    }
+    bodies: Arc<Bodies>,
 }
 
 impl Door {
@@ -309,58 +287,45 @@ impl Door {
         // The later layers do not need the secret, and so cannot log it.
         request.headers_mut().remove(AUTHORIZATION);
         // Also checks `Host` and `Origin`: web pages must not reach the server by names that resolve to loopback.
-        let mut counted = Counted(&self.bodies, 0);
-        match tokio::time::timeout(BODY, self.read(request, &mut counted)).await {
-            Ok(Ok(request)) => self.mcp.handle(request).await,
-            Ok(Err(refusal)) => refusal,
-            Err(_) => plain(StatusCode::REQUEST_TIMEOUT, "the request is incomplete"),
+        let (head, body) = request.into_parts();
+        let counted = Counted::new(&self.bodies);
+        let prepared = match tokio::time::timeout(BODY, self.read(body, counted)).await {
+            Ok(Ok((whole, counted))) => prepared(whole, counted).await,
+            Ok(Err(refusal)) => Err(refusal),
+            Err(_) => Err((StatusCode::REQUEST_TIMEOUT, "the request is incomplete".to_owned())),
+        };
+        match prepared {
+            Ok(prepared) => self.handle(head, prepared).await,
+            Err((status, text)) => plain(status, text),
         }
     }
 
-    /// Reads the body as all messages of agents are read: it may be nearly JSON.
-    async fn read(
-        &self,
-        request: Request<Incoming>,
-        counted: &mut Counted<'_>,
-    ) -> Result<Request<Full<Bytes>>, Response<Body>> {
-        let (mut head, body) = request.into_parts();
+    async fn handle(&self, mut head: Parts, prepared: Prepared) -> Response<Body> {
+        let Prepared { body, is_changed, arguments, counted: _counted } = prepared;
+        if is_changed {
+            head.headers.remove(CONTENT_LENGTH);
+        }
+        // The server of MCP passes the head to the call.
+        if let Some(arguments) = arguments {
+            head.extensions.insert(arguments);
+        }
+        self.mcp.handle(Request::from_parts(head, Full::new(body))).await
+    }
+    /// Reads the body, up to its limits.
+    async fn read(&self, body: Incoming, mut counted: Counted) -> Result<(Vec<u8>, Counted), Refusal> {
         let mut body = Limited::new(body, self.max_request_bytes);
         let mut whole = Vec::new();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| {
                 tracing::debug!(%error, "the body of a request to the tools can't be read");
-                plain(
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    format!("the request is incomplete, or exceeds {} bytes", self.max_request_bytes),
-                )
+                let reason = format!("the request is incomplete, or exceeds {} bytes", self.max_request_bytes);
+                (StatusCode::PAYLOAD_TOO_LARGE, reason)
             })?;
             let Some(data) = frame.data_ref() else { continue };
-            if !counted.add(data.len()) {
-                tracing::warn!(
-                    limit = self.bodies.limit,
-                    "too many large requests to the tools at a time; one is refused"
-                );
-                return Err(plain(StatusCode::SERVICE_UNAVAILABLE, "too many large requests at a time"));
-            }
+            counted.add(data.len())?;
             whole.extend_from_slice(data);
         }
-        if has_too_many_values(&whole) {
-            tracing::warn!(limit = MAX_VALUES, "a request to the tools with too many JSON values refused");
-            return Err(plain(StatusCode::PAYLOAD_TOO_LARGE, format!("the request has more than {MAX_VALUES} values")));
-        }
-        // Many small values take more memory than their text.
-        if !counted.add(decoded_size(&whole) - whole.len()) {
-            tracing::warn!(limit = self.bodies.limit, "too many large requests to the tools at a time; one is refused");
-            return Err(plain(StatusCode::SERVICE_UNAVAILABLE, "too many large requests at a time"));
-        }
-        let mut body = Bytes::from(whole);
-        if serde_json::from_slice::<serde_json::Value>(&body).is_err()
-            && let Some(json) = kimi_agent_protocol::json::rewritten(&body)
-        {
-            body = json.into();
-            head.headers.remove(CONTENT_LENGTH);
-        }
-        Ok(Request::from_parts(head, Full::new(body)))
+        Ok((whole, counted))
     }
 
     /// Compares in constant time.

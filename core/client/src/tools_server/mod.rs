@@ -2,6 +2,8 @@
 //! session's secret. The connection handles a call like any other request: it asks the handler, withdraws the request,
 //! and reports it.
 
+#[cfg(feature = "mcp")]
+mod body;
 pub(crate) mod calls;
 #[cfg(feature = "mcp")]
 mod clients;

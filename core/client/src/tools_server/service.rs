@@ -15,6 +15,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
+use super::body::Arguments;
 use super::calls::CallSender;
 use super::content;
 use super::progress::Reporter;
@@ -56,11 +57,15 @@ impl ServerHandler for Tools {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let name = request.name.into_owned();
+        let head = context.extensions.get::<hyper::http::request::Parts>();
+        let large = head.and_then(|head| head.extensions.get::<Arguments>()).and_then(Arguments::take);
+        // The size of large arguments is counted until the call ends.
+        let (large, _counted) = large.unzip();
         let call = ToolCallRequest {
             // MCP does not have the model's id of the call.
             id: format!("mcp-{}", self.count.fetch_add(1, Ordering::Relaxed)),
             name: name.clone(),
-            arguments: request.arguments.map(|arguments| Value::Object(arguments).to_string()),
+            arguments: large.or_else(|| request.arguments.map(|arguments| Value::Object(arguments).to_string())),
             extra: Default::default(),
         };
         let (progress, reports) = watch::channel(Report::default());

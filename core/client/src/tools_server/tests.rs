@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -502,5 +503,94 @@ async fn values_of_bodies_are_limited() {
     let endpoint = &offer.endpoint;
     let head = self::head(endpoint, endpoint.headers[0].1.as_str(), "");
     assert_eq!(raw(endpoint, &head, &body(1 << 20)).await.0, 413);
+    server.close().await;
+}
+
+/// Counts the requests that are refused on the thread of the test.
+#[derive(Clone, Default)]
+struct RefusedHere(Arc<AtomicUsize>);
+
+impl tracing::field::Visit for RefusedHere {
+    fn record_debug(&mut self, _: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0.fetch_add(usize::from(format!("{value:?}").contains("refused")), Ordering::Relaxed);
+    }
+}
+
+impl tracing::Subscriber for RefusedHere {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn large_requests_are_read_on_another_thread() {
+    let refused = RefusedHere::default();
+    let _subscriber = tracing::subscriber::set_default(refused.clone());
+    let (caller, _calls) = calls::channel();
+    let (server, offer) = ToolsServer::start(&[], 16 << 20, caller).await.expect("a server");
+    let endpoint = &offer.endpoint;
+    assert_eq!(raw(endpoint, &head(endpoint, "", ""), LIST).await.0, 401);
+    assert_eq!(refused.0.load(Ordering::Relaxed), 1);
+    let head = head(endpoint, endpoint.headers[0].1.as_str(), "");
+    let name = LIST.replacen(r#""name":"c""#, &format!(r#""name":"{}""#, "c".repeat(100_000)), 1);
+    let values = format!(r#"{{"a":[{}0]}}"#, "0,".repeat(1 << 20));
+    for (body, status, reason) in [
+        (name, 413, "without the arguments of a tool call"),
+        (values, 413, "values"),
+        ("[".repeat(100_000), 400, "not JSON"),
+        (format!("{LIST}{}", " ".repeat(100_000)), 200, ""),
+    ] {
+        let (got, answer) = raw(endpoint, &head, &body).await;
+        assert_eq!((got, answer.contains(reason)), (status, true), "{answer:.300}");
+    }
+    assert_eq!(refused.0.load(Ordering::Relaxed), 1);
+    server.close().await;
+}
+
+#[tokio::test]
+async fn large_arguments_count_until_their_call_ends() {
+    let (caller, mut calls) = calls::channel();
+    let tools = [tool("add", json!({"type": "object"}))];
+    let limits = Limits { bodies: 500_000, ..Limits::default() };
+    let (server, offer) = ToolsServer::start_with(&tools, 16 << 20, caller, limits).await.expect("a server");
+    for sessions in [true, false] {
+        let client = Arc::new(client(&offer.endpoint, sessions).await);
+        let text = json!({"text": "\n\u{1F980}".repeat(50_000), "more": [1, {"a": null}]});
+        let start = || {
+            let (client, text) = (Arc::clone(&client), text.clone());
+            tokio::spawn(async move { call(&client, "add", text).await })
+        };
+        let first = start();
+        let CallEvent::Call(held) = poll_fn(|cx| calls.poll_next(cx, true)).await else { panic!("no call") };
+        let arguments: Value =
+            serde_json::from_str(held.request.arguments.as_deref().expect("arguments")).expect("JSON");
+        assert!(arguments == text);
+        let params = CallToolRequestParams::new("add").with_arguments(text.as_object().cloned().expect("an object"));
+        let second = client.call_tool(params).await.expect_err("an error");
+        assert!(second.to_string().contains("503"), "{second}");
+        held.reply.send(ToolReturnValue::ok("done")).expect("awaited");
+        assert_eq!(first.await.expect("an end"), (false, "done".to_owned()));
+        let third = start();
+        let CallEvent::Call(held) = poll_fn(|cx| calls.poll_next(cx, true)).await else { panic!("no call") };
+        held.reply.send(ToolReturnValue::ok("done")).expect("awaited");
+        assert_eq!(third.await.expect("an end"), (false, "done".to_owned()));
+        drop(Arc::into_inner(client).expect("the only one").cancel().await);
+    }
     server.close().await;
 }
