@@ -112,7 +112,7 @@ fn long(whole: Vec<u8>, mut counted: Counted) -> Result<Prepared, Refusal> {
     counted.add(decoded_size(&whole) - whole.len())?;
     let message = serde_json::from_slice::<Value>(&whole).ok().or_else(|| {
         let json = kimi_agent_protocol::json::rewritten(&whole)?;
-        serde_json::from_slice(&json).ok()
+        serde_json::from_str(&json).ok()
     });
     drop(whole);
     let Some(mut message) = message else {
