@@ -358,6 +358,75 @@ def test_task_of_async_handler_keeps_shared_loop(
     ]
 
 
+@pytest.mark.parametrize("failure", ["SystemExit", "KeyboardInterrupt"])
+def test_logging_handler_raising_system_exit_keeps_shared_loop(failure: str, tmp_path: Path) -> None:
+    code = """
+    import logging
+
+    class Strict(logging.Handler):
+        def emit(self, record):
+            if record.levelno >= logging.WARNING:
+                raise FAILURE("on purpose")
+
+    async def on_approval(request):
+        raise ValueError("a bug")
+
+    logging.getLogger().addHandler(Strict())
+    reported = []
+    sys.unraisablehook = lambda ignored: reported.append(ignored.exc_type.__name__)
+    ask = [{"tool_call": {"name": "Shell", "approve": True, "result": "ok"}}, {"text": "{{last.response}}"}]
+    agent = scripted_agent([ask, ask])
+    with kimi_agent.sync.create_session(executable=agent, on_approval=on_approval) as session:
+        print(session.prompt("Go").result().status)
+        with kimi_agent.sync.create_session(executable=scripted_agent([[{"text": "b"}]])) as other:
+            print(other.prompt("Go").result().text)
+    print(set(reported))
+    """
+    out, err = program(code.replace("FAILURE", failure), tmp_path).communicate(timeout=DEADLINE)
+    assert out.splitlines() == ["finished", "b", f"{{'{failure}'}}"], err
+
+
+def test_dead_loop_fails_its_sessions_and_is_replaced(tmp_path: Path) -> None:
+    code = """
+    import asyncio, logging
+    from kimi_agent import _background
+    logging.disable()
+
+    def refused(work):
+        try:
+            work()
+        except kimi_agent.KimiAgentError as error:
+            print(error)
+
+    calls = []
+
+    async def on_approval(request):
+        loop = asyncio.get_running_loop()
+        loop.stop()
+        def fail():
+            del loop._run_once
+            raise ValueError("on purpose")
+        if calls.append(request) or len(calls) == 2:
+            loop._run_once = fail
+        await asyncio.sleep(0)
+        return "approve"
+
+    ask = {"tool_call": {"name": "Shell", "approve": True, "result": "ok"}}
+    agent = scripted_agent([[ask, {"text": "a"}], [ask, {"text": "b"}]])
+    session = kimi_agent.sync.create_session(executable=agent, on_approval=on_approval)
+    print(session.prompt("Go").result().text)
+    refused(lambda: session.prompt("Go").result())
+    refused(lambda: session.prompt("Go"))
+    with kimi_agent.sync.create_session(executable=scripted_agent([[{"text": "c"}]])) as other:
+        print(other.prompt("Go").result().text)
+    """
+    out, err = program(code, tmp_path).communicate(timeout=DEADLINE)
+    first, ended, refused, text = out.splitlines()
+    assert (first, text) == ("a", "c"), err
+    assert ended.startswith("the event loop of the blocking API has ended"), err
+    assert "belongs to another event loop" in refused
+
+
 def test_text_stream_may_be_left_early() -> None:
     with open_session([{"text": ["Hel", "lo"]}]) as session:
         turn = session.prompt("Go")

@@ -14,6 +14,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from ._errors import KimiAgentError, SpawnError
 from ._loop import called, check_process, mailbox_of
+from ._process import in_this_process, leave_child
 
 __all__ = ["block", "run", "run_call"]
 
@@ -31,6 +32,8 @@ class _Background:
     def __init__(self) -> None:
         self.process = os.getpid()
         self.stopping = False
+        # Whether the loop has ended before the program.
+        self.has_ended = False
         try:
             # Windows' default loop watches no descriptors.
             self.loop = asyncio.SelectorEventLoop()
@@ -56,6 +59,8 @@ class _Background:
 
     def check(self) -> None:
         """Raises if a wait would not end."""
+        if self.has_ended:
+            raise _dead()
         if not self.is_intact():
             raise KimiAgentError(
                 "this program has closed descriptors of kimi-agent, for example to become a daemon; the sessions of "
@@ -65,7 +70,12 @@ class _Background:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
-            self._serve()
+            try:
+                self._serve()
+            except BaseException as failure:
+                # For example one that another thread has set. Later sessions have a new loop.
+                self.has_ended = True
+                _report("the event loop of the blocking API has ended", failure)
             mailbox = mailbox_of(self.loop)
             if mailbox is not None:
                 mailbox.mute_logs()
@@ -80,28 +90,55 @@ class _Background:
 
     def _serve(self) -> None:
         """Runs the loop until `stop`."""
-        while True:
+        while not self.stopping:
             try:
+                # A handler can stop it, but this loop serves all sessions of the program.
                 self.loop.run_forever()
-                return
             except (KeyboardInterrupt, SystemExit) as failure:
-                # In asyncio they end the loop, but this loop serves all sessions of the program.
-                _logger.error("%s in a task of a handler is ignored", type(failure).__name__, exc_info=failure)
+                if not in_this_process():
+                    leave_child(failure)
+                # In asyncio they end the loop.
+                _report(f"{type(failure).__name__} in a task of a handler is ignored", failure)
 
     def stop(self) -> None:
         """Joins the thread, so that it does not run Python code while the interpreter shuts down."""
         if self.process == os.getpid():
             self.stopping = True
             # Another file may have the descriptor that wakes the loop.
-            if not self.is_intact():
+            if not self.is_intact() or self.loop.is_closed():
                 return
             self.loop.call_soon_threadsafe(self.loop.stop)
             # An async handler that blocks the loop must not keep the program alive either.
             self.thread.join(2 * _PATIENCE)
 
 
+class _Unraisable:
+    """Reports an exception to `sys.unraisablehook`, which gets what a destructor raises."""
+
+    def __init__(self, failure: BaseException) -> None:
+        self._failure = failure
+
+    def __del__(self) -> None:
+        raise self._failure
+
+
+def _report(text: str, failure: BaseException) -> None:
+    """Logs an exception that has no caller. Also the program's logging handlers can raise what ends a loop."""
+    try:
+        _logger.error("%s", text, exc_info=failure)
+    except BaseException as raised:
+        _Unraisable(raised)
+
+
 def _is_usable(background: _Background | None) -> bool:
-    return background is not None and background.process == os.getpid()
+    return background is not None and background.process == os.getpid() and not background.has_ended
+
+
+def _dead() -> KimiAgentError:
+    return KimiAgentError(
+        "the event loop of the blocking API has ended (the log has the cause), and its sessions cannot be used; "
+        "open new ones"
+    )
 
 
 def _lacking(what: str, error: Exception) -> SpawnError:
@@ -197,7 +234,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             # The loop is closed.
             if background.stopping:
                 _too_late()
-            raise
+            raise _dead() from None
         # On Windows a signal interrupts no wait, and elsewhere not if the system has chosen another thread for it.
         while not call.future.done():
             concurrent.futures.wait([call.future], _UNTIL_SIGNALS)
@@ -210,8 +247,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             call.cancel()
         # The result is not delivered, and a traceback must not keep it.
         del call, work
-        if background is not None and background.stopping and isinstance(error, concurrent.futures.CancelledError):
-            _too_late()
+        if background is not None and isinstance(error, concurrent.futures.CancelledError):
+            if background.stopping:
+                _too_late()
+            if background.has_ended:
+                raise _dead() from None
         raise
 
 
@@ -219,6 +259,7 @@ def block(wait: Callable[[], None]) -> None:
     """Waits in the caller's thread, without the loop. Ctrl-C interrupts the wait."""
     background = _background()
     called(wait)
+    background.check()
     if background.stopping:
         _too_late()
 
