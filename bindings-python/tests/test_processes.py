@@ -271,6 +271,57 @@ def test_fork_in_handler_keeps_session_usable(tmp_path: Path) -> None:
     assert (out.split(), err) == (["7", "approve"], "")
 
 
+LEFT = """
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, in 3.12 and later
+
+def plain(request):
+    pid = os.fork()
+    if pid == 0:
+        LEAVE
+    else:
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+    return "approve"
+
+async def asynchronous(request):
+    return plain(request)
+
+ask = [{"tool_call": {"name": "Shell", "approve": True, "result": "ok"}}, {"text": "{{last.response}}"}]
+options = dict(executable=scripted_agent([ask]), on_approval=HANDLER)
+
+async def main():
+    async with kimi_agent.create_session(**options) as session:
+        print((await session.prompt("Go").result()).text, session.state, flush=True)
+
+def blocking():
+    with kimi_agent.sync.create_session(**options) as session:
+        print(session.prompt("Go").result().text, session.state, flush=True)
+
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("run", ["asyncio.run(main())", "blocking()"])
+@pytest.mark.parametrize("handler", ["plain", "asynchronous"])
+@pytest.mark.parametrize(
+    ("leave", "status", "said"),
+    [
+        ("sys.exit(3)", 3, ""),
+        ("sys.exit('over')", 1, "over"),
+        ("raise LookupError('on purpose')", 1, "LookupError: on purpose"),
+        ("pass", 0, ""),
+    ],
+)
+def test_child_of_handler_ends_with_it(
+    leave: str, status: int, said: str, handler: str, run: str, tmp_path: Path
+) -> None:
+    code = LEFT.replace("LEAVE", leave).replace("HANDLER", handler) + run
+    out, err = program(code, tmp_path).communicate(timeout=DEADLINE)
+    assert out.splitlines() == [str(status), "approve idle"]
+    assert err.strip().endswith(said)
+    assert bool(err) == bool(said)
+
+
 STARTED = """
 import runpy, sys
 del sys.argv[1:]

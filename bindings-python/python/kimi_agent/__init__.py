@@ -52,9 +52,9 @@ from ._errors import (
 )
 from ._hook import Hook
 from ._local import Files, files, terminals
-from ._loop import in_this_process as _in_this_process
 from ._output import Output
 from ._printable import printable
+from ._process import in_this_process as _in_this_process
 from ._session import Replay, Session, SessionOpening, Turn, create_session, prompt
 from ._stream import EventIterator, Step, Steps, TextStream
 from ._tool import ExternalTool, ToolArgumentError

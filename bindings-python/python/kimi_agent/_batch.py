@@ -28,9 +28,10 @@ from ._handlers import Handlers, Job, observe, observer
 from ._hints import not_iterable
 from ._job import Job as BatchJob
 from ._job import JobResult, Progress, encode_job, job_result_of
-from ._loop import LoopMailbox, called, current_mailbox, in_this_process, show_messages
+from ._loop import LoopMailbox, called, current_mailbox, show_messages
 from ._opening import encode_options
 from ._output import T_co
+from ._process import in_this_process
 from ._progress import ProgressDisplay
 from ._remote import for_other_machines
 from ._threads import awaited_in_thread, in_thread

@@ -15,9 +15,10 @@ from ._errors import KimiAgentError, TurnInProgress, from_native
 from ._handlers import serving_job
 from ._hints import Property, no_attribute
 from ._holders import abandon_if_lost
-from ._loop import called, in_this_process
+from ._loop import called
 from ._opening import Opening
 from ._output import T_co
+from ._process import in_this_process
 
 if TYPE_CHECKING:
     from typing_extensions import Self

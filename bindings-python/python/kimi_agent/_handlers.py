@@ -24,6 +24,7 @@ from ._hook import Hook
 from ._local import ReadyHandler
 from ._message import Message
 from ._output import OutputCheck, read_output
+from ._process import in_this_process, leave_child
 from ._threads import awaited_in_thread, in_thread
 from ._tool import ExternalTool, ToolArgumentError, is_async
 from ._tool_context import ToolContext
@@ -299,11 +300,16 @@ async def _answer(job: Job, handler: _Handler | OutputCheck, kind: str, payload:
     try:
         if in_turn and (task := asyncio.current_task(job.loop)) is not None:
             _serving.set((job.id, weakref.ref(task)))
-        _finish(job, handler, kind, await handler.function(payload))
+        answer = await handler.function(payload)
+        if not in_this_process():
+            leave_child(None)
+        _finish(job, handler, kind, answer)
     except asyncio.CancelledError:
         job.finish(None, "cancelled")
         raise
     except BaseException as failure:
+        if not in_this_process():
+            leave_child(failure)
         if _is_ctrl_c(failure):
             job.finish(None, "KeyboardInterrupt")
             raise
@@ -319,9 +325,13 @@ def _answer_in_thread(job: Job, handler: _Handler | OutputCheck, kind: str, payl
         if inspect.isawaitable(result):
             # For example of a lambda that calls an async function.
             _back_on_loop(job, _answer_awaited(job, handler, kind, result, in_turn))
+        elif not in_this_process():
+            leave_child(None)
         else:
             _finish(job, handler, kind, result)
     except BaseException as failure:
+        if not in_this_process():
+            leave_child(failure)
         # sys.exit() in a handler does not end the program. A cancelled job has nothing to report.
         if job.awaited:
             _report_failure(job, handler, kind, failure)
@@ -374,9 +384,13 @@ async def observe(job: Job, handler: _Handler | OutputCheck, payload: Any, befor
         )
         if inspect.isawaitable(result):
             await result
+        if not in_this_process():
+            leave_child(None)
     except asyncio.CancelledError:
         raise
     except BaseException as failure:
+        if not in_this_process():
+            leave_child(failure)
         if _is_ctrl_c(failure):
             raise
         failed = _described(failure)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import select
 import sys
 import threading
@@ -20,6 +19,7 @@ from ._encode import NotUnicode, valid_unicode
 from ._errors import InvalidOption, KimiAgentError, from_native
 from ._failures import class_name, failure_text
 from ._handlers import UNSENDABLE, Handlers, Job, was_logged
+from ._process import in_this_process, note_use
 
 if TYPE_CHECKING:
     from ._interface import Delivery, ErrorTuple
@@ -31,7 +31,6 @@ __all__ = [
     "check_process",
     "current_mailbox",
     "finish_telemetry",
-    "in_this_process",
     "mailbox_of",
 ]
 
@@ -41,8 +40,6 @@ _wire_logger = logging.getLogger("kimi_agent.wire")
 # Seconds that the end of the program waits for event loops that apply telemetry, in all.
 _TELEMETRY_TIMEOUT = 1.0
 _shows_messages = False
-_used = False
-_forked = False
 # Reentrant: a signal handler or the garbage collector may call this module while its own thread holds the lock.
 _lock = threading.RLock()
 _mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[LoopMailbox]] = weakref.WeakKeyDictionary()
@@ -52,21 +49,6 @@ class Wakeable(Protocol):
     """A reader that waits for "readable"."""
 
     def _wake(self) -> None: ...
-
-
-def in_this_process() -> bool:
-    """Whether the core is in this process. A fork leaves it and its threads behind."""
-    return not _forked
-
-
-def _note_fork() -> None:
-    global _forked
-    _forked = _forked or _used
-
-
-if hasattr(os, "register_at_fork"):
-    # To ask the system at each call would double its time.
-    os.register_at_fork(after_in_child=_note_fork)
 
 
 def check_process() -> None:
@@ -94,7 +76,6 @@ def called(function: Callable[..., T], *args: Any) -> T:
 
 def current_mailbox() -> LoopMailbox:
     """Returns the mailbox of the running event loop, and makes it at the first call."""
-    global _used
     check_process()
     try:
         loop = asyncio.get_running_loop()
@@ -105,7 +86,7 @@ def current_mailbox() -> LoopMailbox:
         found = known() if known is not None else None
         if found is None:
             found = LoopMailbox(loop)
-            _used = True
+            note_use()
             # The loop keeps the mailbox, as its reader; a strong value here would keep the loop alive.
             _mailboxes[loop] = weakref.ref(found)
     return found

@@ -13,7 +13,8 @@ from ._encode import NotUnicode, kind_of, option_problem, seconds, to_jsonable
 from ._errors import InvalidOption, KimiAgentError, RpcError
 from ._failures import failure_text
 from ._handlers import Handlers
-from ._loop import LoopMailbox, called, current_mailbox, in_this_process, show_messages
+from ._loop import LoopMailbox, called, current_mailbox, show_messages
+from ._process import in_this_process
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -16,7 +16,8 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from . import __version__, _native
-from ._loop import finish_telemetry, in_this_process
+from ._loop import finish_telemetry
+from ._process import in_this_process
 
 if TYPE_CHECKING:
     from ._telemetry import Telemetry

@@ -14,7 +14,8 @@ from ._errors import KimiAgentError, from_native
 from ._handlers import serving_job
 from ._hints import CoroutinesOnly, Property
 from ._holders import Waits
-from ._loop import LoopMailbox, called, in_this_process
+from ._loop import LoopMailbox, called
+from ._process import in_this_process
 
 if TYPE_CHECKING:
     from typing_extensions import Self

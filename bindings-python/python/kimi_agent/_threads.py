@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ._failures import failure_text, is_a
+from ._process import in_this_process, leave_child
 
 __all__ = ["awaited_in_thread", "in_thread"]
 
@@ -93,6 +94,8 @@ async def awaited_in_thread(function: Callable[[], T]) -> T:
             value = context.run(function)
         except BaseException as error:
             failure = error
+        if not in_this_process():
+            leave_child(failure)
         try:
             loop.call_soon_threadsafe(settle, value, failure)
         except RuntimeError:
