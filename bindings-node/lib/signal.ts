@@ -1,11 +1,14 @@
 /** Abort signals, with which a program takes back what it has begun. */
 
-import { show, wrongOption } from "./arguments.js";
+import { reading, show, wrongOption } from "./arguments.js";
 
 /** Returns a signal that a program passed in. Throws its reason if it has been aborted already. */
 export function takeSignal(signal: AbortSignal | null | undefined): AbortSignal | undefined {
   if (signal === undefined || signal === null) return undefined;
-  const { throwIfAborted, addEventListener } = signal as Partial<AbortSignal>;
+  const { throwIfAborted, addEventListener } = reading("signal", () => {
+    const { throwIfAborted, addEventListener } = signal as Partial<AbortSignal>;
+    return { throwIfAborted, addEventListener };
+  });
   if (typeof throwIfAborted !== "function" || typeof addEventListener !== "function") {
     throw wrongOption("signal", `expected an AbortSignal; got ${show(signal)}`);
   }

@@ -124,7 +124,7 @@ test("every value that a source of jobs or a progress handler throws ends only i
 test("every value of an option works or is an InvalidOption", async () => {
   const executable = scriptedAgent([[{ text: "ok" }]]);
   const hostile = { ...VALUES, getter: { get x() { return refuse(); } }, "array of proxies": [VALUES.proxy, VALUES["revoked proxy"]] };
-  const names = ["workDir", "env", "tools", "hooks", "output", "telemetry", "policy", "mcpConfigs", "onApproval", "onTerminal", "turnTimeout", "redact", "record", "config"];
+  const names = ["workDir", "env", "tools", "hooks", "output", "telemetry", "policy", "mcpConfigs", "onApproval", "onTerminal", "turnTimeout", "redact", "record", "config", "signal"];
   const attempts = [];
   for (const [kind, value] of Object.entries(hostile)) {
     if (value === undefined || value === null || typeof value === "string") continue;

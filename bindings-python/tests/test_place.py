@@ -36,6 +36,27 @@ def test_wrong_place_is_refused(place: Any) -> None:
     assert failure.value.option == "place"
 
 
+@pytest.mark.parametrize(
+    ("place", "settings", "problem"),
+    [
+        (Sandbox, {"hide": [b"x"]}, "`hide`: expected a list of text or paths, got one with an object"),
+        (Sandbox, {"write": iter(["x"])}, "`write`: expected text, a list or a mapping, got an object of type list_"),
+        (
+            Container,
+            {"image": "a", "mount": {b"x": "/y"}},
+            "`mount`: expected a mapping of paths and text, got one with an object",
+        ),
+        (Prefix, {"command": ["a", object()]}, "`command`: expected a list of text or paths, got one with an object"),
+        (Prefix, {"command": ["\ud800"]}, "`command`: "),
+    ],
+)
+def test_wrong_setting_of_place_is_named(place: Any, settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidOption) as failure:
+        sync.create_session(executable="agent", place=place(**settings))
+    assert failure.value.option == "place"
+    assert str(failure.value).startswith(f"invalid option `place`: {problem}")
+
+
 def test_places_are_places() -> None:
     assert isinstance(Prefix(["env"]), Place)
     assert isinstance(Sandbox(), Place)

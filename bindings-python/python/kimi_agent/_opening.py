@@ -14,6 +14,7 @@ from ._errors import InvalidOption, KimiAgentError, RpcError
 from ._failures import failure_text
 from ._handlers import Handlers
 from ._loop import LoopMailbox, called, current_mailbox, show_messages
+from ._place import Place, settings_of
 from ._process import in_this_process
 
 if TYPE_CHECKING:
@@ -191,7 +192,9 @@ def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, 
         if name in Handlers.options():
             continue
         try:
-            if isinstance(value, (list, tuple)):
+            if isinstance(value, Place):
+                value = settings_of(value)
+            elif isinstance(value, (list, tuple)):
                 value = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in value]
             found[name] = to_jsonable(seconds(os.fspath(value) if isinstance(value, os.PathLike) else value))
         except TypeError as error:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Union
+from typing import Any, Literal, Union
 
-__all__ = ["Container", "Place", "Prefix", "Sandbox", "Ssh"]
+from ._encode import NotUnicode, kind_of, to_jsonable
+from ._errors import InvalidOption
+
+__all__ = ["Container", "Place", "Prefix", "Sandbox", "Ssh", "settings_of"]
 
 _Path = Union[str, "os.PathLike[str]"]
 
@@ -111,3 +114,32 @@ class Ssh(Place):
     """Arguments of `ssh` before the host, such as `["-p", "2222"]`. Default: none."""
     type: Literal["ssh"] = field(default="ssh", init=False, repr=False)
     """The kind of place."""
+
+
+def settings_of(place: Place) -> dict[str, Any]:
+    """Returns the settings of a place as JSON.
+
+    Raises:
+        InvalidOption: A setting has no JSON form. The text names the setting.
+    """
+    found: dict[str, Any] = {}
+    for name in getattr(place, "__dataclass_fields__", ()):
+        value = getattr(place, name)
+        try:
+            found[name] = to_jsonable(value)
+        except TypeError as error:
+            problem = str(error) if isinstance(error, NotUnicode) else f"expected {_expected(value)}"
+            raise InvalidOption(f"invalid option `place`: `{name}`: {problem}", "place") from None
+    return found
+
+
+def _expected(value: Any) -> str:
+    """Returns what a setting is instead of this value, which has no JSON form, and what the value is."""
+    if isinstance(value, Mapping):
+        items, kind = [*value, *value.values()], "a mapping of paths and text"
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        items, kind = [*value], "a list of text or paths"
+    else:
+        return f"text, a list or a mapping, got {kind_of(value)}"
+    wrong = next((item for item in items if not isinstance(item, (str, os.PathLike))), None)
+    return f"{kind}, got one with {kind_of(wrong)}"
