@@ -79,15 +79,25 @@ impl PipeReader {
         if self.has_ended || is_over {
             return None;
         }
-        let read = poll_fn(|cx| match self.poll_read(cx) {
-            Poll::Ready(read) => Poll::Ready(Some(read)),
-            Poll::Pending => Poll::Ready(None),
-        })
-        .await;
+        let mut read = self.read_at_once().await;
+        if read.is_none() {
+            // A system call that the suspension interrupts reports no pipes, so the runtime looks at them once more.
+            tokio::task::yield_now().await;
+            read = self.read_at_once().await;
+        }
         if let (Some(Ok(n)), Some(late)) = (&read, &mut self.late) {
             late.read += n;
         }
         read
+    }
+
+    /// Reads some bytes, if the runtime knows that the pipe has some.
+    async fn read_at_once(&mut self) -> Option<Result<usize>> {
+        poll_fn(|cx| match self.poll_read(cx) {
+            Poll::Ready(read) => Poll::Ready(Some(read)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
     }
 
     /// Marks the end of the output.
@@ -157,6 +167,30 @@ mod tests {
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
+
+    /// A pipe with bytes of which the runtime does not know before it looks.
+    struct Unnoticed(bool);
+
+    impl AsyncRead for Unnoticed {
+        fn poll_read(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut tokio::io::ReadBuf<'_>,
+        ) -> Poll<Result<()>> {
+            if !std::mem::replace(&mut self.0, true) {
+                return Poll::Pending;
+            }
+            buffer.put_slice(b"{}\n");
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn late_reading_looks_at_pipe_once_more() {
+        let mut reader = PipeReader::new(Box::new(Unnoticed(false)));
+        reader.allow_line_bytes(1 << 10);
+        assert_eq!(reader.read_before_deadline(now()).await.unwrap().unwrap(), 3);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn late_reading_has_time_limit() {
