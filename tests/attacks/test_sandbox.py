@@ -92,6 +92,38 @@ def test_sandboxed_agent_stays_inside(language: str, folder: Path, path_with_bub
     assert not Path("/tmp/allowed").exists()
 
 
+@pytest.mark.parametrize("network", [True, False])
+def test_sandbox_that_reads_root_has_own_processes(
+    network: bool, folder: Path, path_with_bubblewrap: str, listener: int
+) -> None:
+    place = {"read": ["/"], "network": network}
+    report, _ = reported("python", folder, path_with_bubblewrap, listener, place)
+    assert report["project"] == "written"
+    assert report["kernel"] in ("OSError", "PermissionError")
+    assert (report["docker"], report["umount"], report["host_processes"]) == ("gone", "refused", "gone")
+
+
+def test_hidden_home_directory_shows_the_project(folder: Path, path_with_bubblewrap: str, listener: int) -> None:
+    place = {"write": ["."], "hide": [str(folder)]}
+    report, _ = reported("python", folder, path_with_bubblewrap, listener, place)
+    assert report["project"] == "written"
+    assert report["home"] == "OSError"
+    assert report["secret"] == "FileNotFoundError"
+
+
+@pytest.mark.parametrize("path", ["/proc/sys", "/sys", "/dev", "/run", "link"])
+def test_kernel_is_not_written(path: str, tmp_path: Path, path_with_bubblewrap: str) -> None:
+    (tmp_path / "link").symlink_to("/proc/sys")
+    options = {
+        "executable": agent("sandboxed", "/", "/", "1", "/"),
+        "work_dir": str(tmp_path),
+        "env": {"PATH": path_with_bubblewrap},
+        "place": {"type": "sandbox", "write": [path]},
+    }
+    [line] = played("python", tmp_path, options, [{"op": "open"}])
+    assert line["error"] == "invalid_option"
+
+
 def test_sandbox_has_a_network_by_default(folder: Path, path_with_bubblewrap: str, listener: int) -> None:
     report, _ = reported("python", folder, path_with_bubblewrap, listener, {})
     assert report["network"] == "connected"

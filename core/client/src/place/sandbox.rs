@@ -102,6 +102,13 @@ impl Sandbox {
             if let Some(missing) = paths.into_iter().flatten().find(|path| !path.exists()) {
                 return Err(format!("`{name}`: {} does not exist", missing.display()));
             }
+            let access = if name == "write" { Access::Write } else { Access::Read };
+            if let Some(problem) = paths.into_iter().flatten().find_map(|path| kept_problem(path, access)) {
+                return Err(format!("`{name}`: {problem}"));
+            }
+        }
+        if let Some(problem) = kept_problem(base, Access::Read) {
+            return Err(format!("the working directory: {problem}"));
         }
         self.base = Some(base.to_owned());
         Ok(())
@@ -156,7 +163,8 @@ impl View {
         let real = |path: &Path| path.canonicalize().ok();
         let mut rules = BTreeSet::new();
         let mut add = |access: Access, path: &Path| {
-            if let Some(path) = real(path) {
+            let is_refused = matches!(access, Access::Read | Access::Write) && kept_problem(path, access).is_some();
+            if let Some(path) = real(path).filter(|_| !is_refused) {
                 rules.insert((path.components().count(), access, path));
             }
         };
@@ -182,6 +190,27 @@ impl View {
         sandbox.hide.iter().for_each(|path| add(Access::Hide, path));
         Self { rules, reads_all: sandbox.read.is_none(), network: sandbox.network }
     }
+}
+
+/// Returns why a path cannot have this access: the sandbox has a directory of its own there.
+#[cfg(not(any(target_os = "linux", test)))]
+fn kept_problem(_: &Path, _: Access) -> Option<String> {
+    None
+}
+
+/// Returns why a path cannot have this access: the sandbox has a directory of its own there.
+#[cfg(any(target_os = "linux", test))]
+fn kept_problem(path: &Path, access: Access) -> Option<String> {
+    let real = path.canonicalize().ok()?;
+    let kernel: &[&str] = if access == Access::Write { &["/proc", "/sys"] } else { &["/proc"] };
+    let is_kept = kernel.iter().any(|kept| real.starts_with(kept)) || ["/dev", "/run"].map(Path::new).contains(&&*real);
+    is_kept.then(|| {
+        let (shown, wanted) = (path.display(), if access == Access::Write { "written" } else { "shared" });
+        format!(
+            "{shown} cannot be {wanted}, because the sandbox has its own /proc, /dev and /run, and a read-only /sys; \
+             name single files or directories below /dev and /run that the agent needs"
+        )
+    })
 }
 
 /// Returns the files and directories without which the agent cannot start.
@@ -245,7 +274,13 @@ fn bubblewrap(view: &View) -> Vec<OsString> {
         args.push("--unshare-net".into());
     }
     let mut add = |words: &[&std::ffi::OsStr]| args.extend(words.iter().map(Into::into));
-    if view.reads_all {
+    // The sandbox mounts directories of its own over it.
+    let root = Path::new("/");
+    let of_root = |wanted| view.rules.iter().any(|(_, access, path)| path == root && *access == wanted);
+    let writes_root = of_root(Access::Write);
+    if writes_root {
+        add(&["--bind".as_ref(), "/".as_ref(), "/".as_ref()]);
+    } else if view.reads_all || of_root(Access::Read) {
         add(&["--ro-bind".as_ref(), "/".as_ref(), "/".as_ref()]);
     } else {
         for path in SYSTEM {
@@ -259,18 +294,26 @@ fn bubblewrap(view: &View) -> Vec<OsString> {
     for path in OF_KERNEL.into_iter().chain(OF_RUN) {
         add(&["--ro-bind-try".as_ref(), path.as_ref(), path.as_ref()]);
     }
+    if writes_root {
+        add(&["--ro-bind-try".as_ref(), "/sys".as_ref(), "/sys".as_ref()]);
+    }
+    let mut hidden = Vec::new();
     for (_, access, path) in &view.rules {
         let path = path.as_os_str();
         match access {
+            Access::Read | Access::Write if path == root => {}
             Access::Temporary => add(&["--tmpfs".as_ref(), path]),
             Access::Read => add(&["--ro-bind".as_ref(), path, path]),
             Access::Write => add(&["--bind".as_ref(), path, path]),
             Access::Hide if Path::new(path).is_dir() => {
-                add(&["--tmpfs".as_ref(), path, "--remount-ro".as_ref(), path]);
+                add(&["--tmpfs".as_ref(), path]);
+                hidden.push(path);
             }
             Access::Hide => add(&["--ro-bind".as_ref(), "/dev/null".as_ref(), path]),
         }
     }
+    // At the end, because the mounts below need their directories.
+    hidden.into_iter().for_each(|path| add(&["--remount-ro".as_ref(), path]));
     add(&["--".as_ref()]);
     args
 }
@@ -414,7 +457,53 @@ mod tests {
         let at = |text: String| args.find(&text).unwrap_or_else(|| panic!("{text}: {args}"));
         let home = at(format!("--tmpfs {} ", dir.join("home").display()));
         let project = at(format!("--bind {0} {0}", dir.join("home/project").display()));
-        assert!(home < project && project < at(format!("--tmpfs {} ", dir.join("home/project/secret").display())));
+        let secret = at(format!("--tmpfs {} ", dir.join("home/project/secret").display()));
+        assert!(home < project && project < secret);
+        // A read-only directory could not get the directory of the project.
+        assert!(secret < at(format!("--remount-ro {} ", dir.join("home").display())));
+    }
+
+    #[test]
+    fn root_is_mounted_before_what_the_sandbox_has_itself() {
+        let dir = folder();
+        let own = "--dev /dev --proc /proc --tmpfs /run --ro-bind-try /proc/sys /proc/sys ";
+        for (sandbox, bind) in [
+            (Sandbox::default().write(["/"]), "--bind"),
+            (Sandbox::default().write(["/"]).read(["/"]), "--bind"),
+            (Sandbox::default().read(["/"]), "--ro-bind"),
+        ] {
+            let args = joined(&view(sandbox, dir.path()));
+            assert!(args.contains(&format!("--cap-drop ALL {bind} / / {own}")), "{args}");
+            assert_eq!(args.matches(" / / ").count(), 1, "{args}");
+            assert_eq!(args.contains(" --ro-bind-try /sys /sys "), bind == "--bind", "{args}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn directories_of_the_sandbox_are_refused() {
+        let dir = folder();
+        std::os::unix::fs::symlink("/proc/sys", dir.path().join("link")).unwrap();
+        let error = |sandbox: Sandbox, base: &Path| {
+            let mut sandbox = sandbox;
+            sandbox.settle(base).err()
+        };
+        for path in ["/proc", "/proc/sys/kernel", "/sys", "/dev", "/run", "link"] {
+            let error = error(Sandbox::default().write([path]), dir.path()).expect(path);
+            assert!(error.starts_with("`write`: ") && error.contains("cannot be written"), "{error}");
+        }
+        for path in ["/proc", "/proc/self", "/dev", "/run", "link"] {
+            let error = error(Sandbox::default().read([path]), dir.path()).expect(path);
+            assert!(error.starts_with("`read`: ") && error.contains("cannot be shared"), "{error}");
+        }
+        let of_base = error(Sandbox::default().write([] as [&str; 0]), Path::new("/proc/self")).unwrap();
+        assert!(of_base.starts_with("the working directory: /proc/self cannot"), "{of_base}");
+        assert!(error(Sandbox::default().write(["/dev/null"]).read(["/sys"]), dir.path()).is_none());
+        // An argument of the agent is no permission.
+        let mut launch = launch(Path::new("/bin/sh"), dir.path());
+        launch.args = vec!["/proc".into(), "/run".into()];
+        let view = View::new(&settled(Sandbox::default().read([dir.path()]), dir.path()), &launch);
+        assert!(!joined(&view).contains(" --ro-bind /proc ") && !joined(&view).contains(" --ro-bind /run "));
     }
 
     #[test]
