@@ -81,6 +81,8 @@ pub async fn close_all(grace: Duration) {
     }
     // The directories of jobs are removed after the end of their agents.
     drop(tokio::time::timeout(DRAIN_TIMEOUT, all_ended(&batches)).await);
+    // Sessions that are being opened can have written files, and have no agent yet.
+    private::delete_files_at_exit();
 }
 
 /// Returns the error of a call that has panicked.

@@ -12,12 +12,14 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
+mod exit;
 mod ownership;
 mod removal;
 mod sweep;
 #[cfg(windows)]
 mod windows;
 
+pub use exit::delete_files_at_exit;
 use ownership::{is_ours, is_safe, user};
 use removal::remove_tree;
 pub use sweep::{is_sweep_due, sweep};
@@ -298,6 +300,7 @@ impl PrivateDir {
         let path = self.path().join(name);
         let mut file = create_private(&path)?;
         self.files.push(path.clone());
+        exit::note(&self.path, self.common.as_deref(), &path);
         file.write_all(content)?;
         file.flush()?;
         Ok(path)
@@ -321,6 +324,7 @@ impl PrivateDir {
 
     /// Keeps the folder: neither this process nor a sweep deletes it, unless it is empty. Returns its path.
     pub fn keep(mut self) -> PathBuf {
+        exit::forget(&self.path);
         remove_lock(&self.path, &mut self.lock);
         let path = self.path.clone();
         self.owner = 0;
@@ -333,6 +337,7 @@ impl Drop for PrivateDir {
         if !self.is_own() {
             return;
         }
+        exit::forget(&self.path);
         // The lock is held to the end, so that no other process sweeps a half-deleted folder. When a caller that waits
         // for the deletion sees the folder deleted, no other process is still deleting it.
         // If a link has replaced the folder, the names of the files lead to other files.
