@@ -30,19 +30,27 @@ def leave_child(failure: BaseException | None) -> NoReturn:
 
     The event loop shares descriptors with that of the parent. To run or to close it here would stop the parent's loop.
     """
-    code: object = 0
-    if isinstance(failure, SystemExit):
-        code = 0 if failure.code is None else failure.code
-        if not isinstance(code, int):
-            print(code, file=sys.stderr)
-            code = 1
-    elif failure is not None:
-        code = 1
+    code = 1
+    try:
+        code = _reported(failure)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(AttributeError, OSError, ValueError):
+                stream.flush()
+    finally:
+        os._exit(code)
+
+
+def _reported(failure: BaseException | None) -> int:
+    """Prints an exception as the interpreter does, and returns the exit code."""
+    if failure is None:
+        return 0
+    if not isinstance(failure, SystemExit):
         traceback.print_exception(type(failure), failure, failure.__traceback__)
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, OSError, ValueError):
-            stream.flush()
-    os._exit(code & 0xFF if isinstance(code, int) else 1)
+        return 1
+    if failure.code is None or isinstance(failure.code, int):
+        return (failure.code or 0) & 0xFF
+    print(failure.code, file=sys.stderr)
+    return 1
 
 
 def _note_fork() -> None:
