@@ -12,6 +12,7 @@ from ._errors import InvalidOption, KimiAgentError, TurnCancelled, from_native
 from ._input import encode_input
 from ._message import Message
 from ._output import T_co
+from ._place import Place, settings_of
 from ._results import result_of, value_of
 
 if TYPE_CHECKING:
@@ -124,6 +125,8 @@ def encode_job(given: Any) -> Any:
 def _encode_field(name: str, value: Any) -> Any:
     if name == "prompt":
         return encode_input(value)
+    if isinstance(value, Place):
+        return settings_of(value)
     if isinstance(value, (list, tuple)):
         value = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in value]
     value = seconds(os.fspath(value) if isinstance(value, os.PathLike) else value)
