@@ -29,6 +29,7 @@ from kimi_agent import (
     LlmServiceError,
     Progress,
     Retry,
+    Sandbox,
     Timeout,
     TurnCancelled,
     run_batch,
@@ -214,6 +215,7 @@ async def test_failing_async_iterable_ends_batch() -> None:
         ({"prompt": None}, "`prompt`: "),
         ({"prompt": 5}, "`prompt`: .*got 5"),
         ({"prompt": "a", "model": object()}, "`model`: in a job it must have a JSON form"),
+        ({"prompt": "a", "place": Sandbox(hide=[b"x"])}, "`place`: `hide`: expected a list"),  # type: ignore[list-item]
         ({"prompt": "a", "telemetry": True}, "`telemetry`: a job cannot set it"),
         ({"prompt": "a", "on_approval": print}, "`on_approval`: a job cannot set it; set it for the batch"),
         ({"prompt": "a", "session_id": "one"}, "`session_id`: a job cannot set it"),
