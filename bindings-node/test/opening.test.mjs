@@ -12,7 +12,7 @@ import bridgeModule from "../dist/bridge.js";
 import { createSession, openAgent, prompt } from "../dist/index.mjs";
 import sessionModule from "../dist/session.js";
 import { fakeModule, nativeError } from "./fake-native.mjs";
-import { holder } from "./programs.mjs";
+import { holder, start, temporary as temporaryFolder } from "./programs.mjs";
 
 const { Agent } = agentModule;
 const { Bridge } = bridgeModule;
@@ -145,6 +145,22 @@ const ACP = `
     else if (id !== undefined) say({});
   }
 `;
+
+test("process.exit() while a session opens deletes its private files", { timeout: 240_000 }, async (t) => {
+  const env = temporaryFolder(t);
+  // The exit comes at different points of the opening.
+  for (const rounds of [0, 10, 100, 300, 1000, 3000]) {
+    const { ended } = start(`
+      const executable = scriptedAgent([[{ text: "x" }]]);
+      let left = ${rounds};
+      const next = () => (left-- === 0 ? process.exit(3) : setImmediate(next));
+      createSession({ executable, config: { key: "canary" } });
+      next();`, [], env);
+    const { status, stderr } = await ended;
+    assert.deepEqual({ status, stderr }, { status: 3, stderr: "" });
+    assert.deepEqual(readdirSync(env.TMPDIR, { recursive: true }), [], `after ${rounds} rounds`);
+  }
+});
 
 const skip = process.platform === "win32" && "there are no named pipes of this kind";
 

@@ -1,9 +1,10 @@
 //! The private folders of this process, whose files are deleted at its end, also if their owners are still in use.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::{LOCK, has_more_than_lock, remove_if_empty};
+use super::{LOCK, PrivateDir, has_more_than_lock, remove_if_empty};
 
 struct Folder {
     /// A forked child has a copy, and must not delete the folder of its parent.
@@ -13,35 +14,59 @@ struct Folder {
     files: Vec<PathBuf>,
 }
 
-static FOLDERS: Mutex<Vec<Folder>> = Mutex::new(Vec::new());
+struct Folders {
+    has_ended: bool,
+    known: Vec<Folder>,
+}
 
-fn with<T>(action: impl FnOnce(&mut Vec<Folder>) -> T) -> T {
+static FOLDERS: Mutex<Folders> = Mutex::new(Folders { has_ended: false, known: Vec::new() });
+
+fn with<T>(action: impl FnOnce(&mut Folders) -> T) -> T {
     action(&mut FOLDERS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Notes a new file in a folder.
-pub(super) fn note(path: &Path, common: Option<&Path>, file: &Path) {
+/// Makes a folder with `make`, and notes it.
+///
+/// # Errors
+/// Those of `make`. After the end of the process no folder is made.
+pub(super) fn noting(make: impl FnOnce() -> io::Result<Option<PrivateDir>>) -> io::Result<Option<PrivateDir>> {
     with(|folders| {
-        if let Some(known) = folders.iter_mut().find(|folder| folder.path == path) {
-            return known.files.push(file.to_owned());
+        if folders.has_ended {
+            return Err(io::Error::other("the program is ending"));
         }
-        let (path, common) = (path.to_owned(), common.map(Path::to_owned));
-        folders.push(Folder { owner: std::process::id(), path, common, files: vec![file.to_owned()] });
+        let made = make()?;
+        folders.known.extend(made.as_ref().map(|made| Folder {
+            owner: made.owner,
+            path: made.path.clone(),
+            common: made.common.clone(),
+            files: Vec::new(),
+        }));
+        Ok(made)
+    })
+}
+
+/// Notes a new file in a folder.
+pub(super) fn note_file(path: &Path, file: &Path) {
+    with(|folders| {
+        if let Some(known) = folders.known.iter_mut().find(|folder| folder.path == path) {
+            known.files.push(file.to_owned());
+        }
     });
 }
 
 /// Forgets a folder that is deleted or kept.
 pub(super) fn forget(path: &Path) {
-    with(|folders| folders.retain(|folder| folder.path != path));
+    with(|folders| folders.known.retain(|folder| folder.path != path));
 }
 
 /// Deletes the files of every private folder of this process, and the folders that have nothing else. Call it at the end
-/// of the process: no owner can use its folder any more.
+/// of the process: no owner can use its folder any more, and no folder can be made.
 pub fn delete_files_at_exit() {
-    let folders = with(std::mem::take);
-    for folder in folders.iter().filter(|folder| folder.owner == std::process::id()) {
-        delete(folder);
-    }
+    with(|folders| {
+        folders.has_ended = true;
+        let known = std::mem::take(&mut folders.known);
+        known.iter().filter(|folder| folder.owner == std::process::id()).for_each(delete);
+    });
 }
 
 fn delete(folder: &Folder) {
@@ -60,12 +85,11 @@ fn delete(folder: &Folder) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PrivateDir;
 
     #[test]
     fn files_of_folder_in_use_are_deleted_at_exit() {
         let parent = tempfile::tempdir().unwrap();
-        let of = |path: &Path| with(|folders| position(folders, path));
+        let of = |path: &Path| with(|folders| position(&folders.known, path));
         let mut used = PrivateDir::new_in(parent.path()).unwrap();
         let mut dropped = PrivateDir::new_in(parent.path()).unwrap();
         let mut kept = PrivateDir::new_in(parent.path()).unwrap();
@@ -79,7 +103,7 @@ mod tests {
         let kept = kept.keep();
         assert!(of(&kept).is_none() && kept.join("config.json").exists());
         // Only this folder: other tests have folders in this process.
-        let folder = with(|folders| folders.remove(position(folders, used.path()).unwrap()));
+        let folder = with(|folders| folders.known.remove(position(&folders.known, used.path()).unwrap()));
         delete(&folder);
         assert!(!used.path().exists());
         drop(used);

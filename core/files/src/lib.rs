@@ -234,7 +234,7 @@ impl PrivateDir {
 
     fn new_in(parent: &Path) -> io::Result<Self> {
         for _ in 1..ATTEMPTS {
-            if let Some(made) = Self::attempt(parent)? {
+            if let Some(made) = exit::noting(|| Self::attempt(parent))? {
                 return Ok(made);
             }
         }
@@ -298,9 +298,9 @@ impl PrivateDir {
     /// Returns the error of the system if the file cannot be written.
     pub fn write(&mut self, name: &str, content: &[u8]) -> io::Result<PathBuf> {
         let path = self.path().join(name);
+        exit::note_file(&self.path, &path);
         let mut file = create_private(&path)?;
         self.files.push(path.clone());
-        exit::note(&self.path, self.common.as_deref(), &path);
         file.write_all(content)?;
         file.flush()?;
         Ok(path)
