@@ -839,9 +839,8 @@ impl Connection {
             ));
         }
         let found = match origin {
-            Some(origin) => Some(origin.request).filter(|key| {
-                self.requests.pending.get(key).is_some_and(|pending| pending.request_id == request_id)
-            }),
+            Some(origin) => Some(origin.request)
+                .filter(|key| self.requests.pending.get(key).is_some_and(|pending| pending.request_id == request_id)),
             None => self.requests.named(&request_id)?,
         };
         let Some(key) = found else {
