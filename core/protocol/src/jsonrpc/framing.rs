@@ -41,6 +41,12 @@ pub fn decoded_size(json: &[u8]) -> usize {
     json.len().max(values(json, MAX_VALUES).saturating_sub(FEW) * VALUE)
 }
 
+/// Returns the [`decoded_size`] of JSON, unless it has more values than are decoded.
+pub fn decoded_size_within_limit(json: &[u8]) -> Option<usize> {
+    let values = values(json, MAX_VALUES);
+    (values <= MAX_VALUES).then(|| json.len().max(values.saturating_sub(FEW) * VALUE))
+}
+
 /// Counts the values of JSON, until there are more than `max`.
 fn values(json: &[u8], max: usize) -> usize {
     let (mut rest, mut values) = (json, 0);
@@ -50,6 +56,10 @@ fn values(json: &[u8], max: usize) -> usize {
         values += memchr::memchr3_iter(b',', b'[', b'{', plain).count();
         let Some(mut string) = from_quote.get(1..).filter(|_| values <= max) else { return values };
         loop {
+            // Escapes that follow each other need no search.
+            while let [b'\\', _, rest @ ..] = string {
+                string = rest;
+            }
             match memchr::memchr2(b'"', b'\\', string) {
                 Some(at) if string[at] == b'"' => {
                     rest = &string[at + 1..];
