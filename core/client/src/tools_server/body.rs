@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use hyper::body::Bytes;
 use serde_json::Value;
 
-use crate::jsonrpc::framing::{MAX_VALUES, decoded_size, has_too_many_values};
+use crate::jsonrpc::framing::{MAX_VALUES, decoded_size, decoded_size_within_limit};
 
 /// Larger bodies are read on a thread of their own, in bytes. Only the arguments of a tool call can be larger: the server of MCP
 /// does not read them.
@@ -105,11 +105,11 @@ fn short(whole: Vec<u8>, mut counted: Counted) -> Result<Prepared, Refusal> {
 }
 
 fn long(whole: Vec<u8>, mut counted: Counted) -> Result<Prepared, Refusal> {
-    if has_too_many_values(&whole) {
+    let Some(decoded) = decoded_size_within_limit(&whole) else {
         tracing::warn!(limit = MAX_VALUES, "a request to the tools with too many JSON values refused");
         return Err((StatusCode::PAYLOAD_TOO_LARGE, format!("the request has more than {MAX_VALUES} values")));
-    }
-    counted.add(decoded_size(&whole) - whole.len())?;
+    };
+    counted.add(decoded - whole.len())?;
     let message = serde_json::from_slice::<Value>(&whole).ok().or_else(|| {
         let json = kimi_agent_protocol::json::rewritten(&whole)?;
         serde_json::from_str(&json).ok()
