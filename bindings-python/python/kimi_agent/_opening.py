@@ -14,7 +14,6 @@ from ._errors import InvalidOption, KimiAgentError, RpcError
 from ._failures import failure_text
 from ._handlers import Handlers
 from ._loop import LoopMailbox, called, current_mailbox, show_messages
-from ._place import Place, settings_of
 from ._process import in_this_process
 
 if TYPE_CHECKING:
@@ -192,7 +191,10 @@ def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, 
         if name in Handlers.options():
             continue
         try:
-            if isinstance(value, Place):
+            if name == "place" and hasattr(type(value), "__dataclass_fields__"):
+                # Imported here, because it needs a module that takes long to import.
+                from ._place import settings_of
+
                 value = settings_of(value)
             elif isinstance(value, (list, tuple)):
                 value = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in value]
