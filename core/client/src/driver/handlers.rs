@@ -87,7 +87,8 @@ pub(crate) struct Handlers {
     running: JoinSet<Outcome>,
     /// The running handlers whose requests still need an answer.
     awaited: Vec<(RequestKey, AbortHandle)>,
-    reads: Reads,
+    /// `None` while no file was asked for.
+    reads: Option<Box<Reads>>,
     /// The handlers that wait until the reader of their turn has taken the events before their requests.
     after_reader: Vec<AfterReader>,
 }
@@ -127,7 +128,7 @@ impl Handlers {
             telemetry: None,
             running: JoinSet::new(),
             awaited: Vec::new(),
-            reads: Reads::default(),
+            reads: None,
             after_reader: Vec::new(),
         }
     }
@@ -178,8 +179,7 @@ impl Handlers {
 
     /// Starts the handlers that no longer wait for a reader, and the next readings of files unless too many answers are unwritten.
     pub(super) fn start_due(&mut self, is_behind: bool) {
-        self.reads.hold(is_behind);
-        while let Some((key, served, request)) = self.reads.next() {
+        while let Some((key, served, request)) = self.reads.as_mut().and_then(|reads| reads.next(is_behind)) {
             self.read_file(key, served, request);
         }
         if self.after_reader.is_empty() {
@@ -235,7 +235,7 @@ impl Handlers {
                 }
             }
             Event::ReadFileRequest(request) => {
-                if let Some(request) = self.reads.admit(key, &served, request) {
+                if let Some(request) = self.reads.get_or_insert_default().admit(key, &served, request) {
                     self.read_file(key, served, request);
                 }
             }
@@ -257,7 +257,7 @@ impl Handlers {
 
     fn read_file(&mut self, key: RequestKey, served: Served, request: ReadFileRequest) {
         let Some(handler) = self.services.read_file.clone() else { return };
-        self.reads.begun(key);
+        self.reads.get_or_insert_default().begun(key);
         self.start(key, served, None, async move {
             let range = reads::Range::of(&request);
             match handler(request).await {
@@ -298,10 +298,16 @@ impl Handlers {
         self.awaited.push((key, stop));
     }
 
+    fn read_ended(&mut self, key: RequestKey) {
+        if let Some(reads) = &mut self.reads {
+            reads.ended(key);
+        }
+    }
+
     /// Stops the handler of this request.
     pub(super) fn withdraw(&mut self, key: RequestKey) {
         self.after_reader.retain(|held| held.key != key);
-        self.reads.ended(key);
+        self.read_ended(key);
         self.awaited.extract_if(.., |(awaited, _)| *awaited == key).for_each(|(_, stop)| stop.abort());
     }
 
@@ -316,7 +322,7 @@ impl Handlers {
             };
             if let Some(ended) = self.awaited.iter().position(|(_, stop)| stop.id() == id) {
                 let (request, _) = self.awaited.swap_remove(ended);
-                self.reads.ended(request);
+                self.read_ended(request);
                 return Poll::Ready(Handled { request, outcome });
             }
         }

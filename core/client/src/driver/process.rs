@@ -6,6 +6,7 @@
 
 use std::future::poll_fn;
 use std::io::Result as IoResult;
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -58,6 +59,9 @@ enum Woken {
     Deadline(Option<Instant>),
     Bell,
 }
+
+/// An event of a session with a large text.
+type LargeEvent = (ConnectionKey, SessionEvent);
 
 impl ProcessTask {
     /// Makes the task of a process, which the caller spawns, and the handle that adds sessions to it. `close_timeout`
@@ -129,21 +133,18 @@ impl ProcessTask {
                 // reused for the next events.
                 tokio::task::yield_now().await;
             }
-            let passed = {
-                match self.wait().await {
-                    Woken::Session(key, event) if event.is_large() => {
-                        match self.apart(move |task| task.handle_large(key, event)).await {
-                            Some((task, ())) => self = task,
-                            None => return,
-                        }
-                        None
-                    }
-                    woken => self.handle(woken),
-                }
+            let (passed, large) = {
+                let woken = self.wait().await;
+                self.handle(woken)
             };
-            if let Some(passed) = passed {
+            if let Some(large) = large {
+                match self.apart(|task| task.handle_large(*large)).await {
+                    Some((task, ())) => self = task,
+                    None => return,
+                }
+            } else if let Some(passed) = passed {
                 let may_read = self.may_read();
-                match if may_read { self.reader.read_before_deadline(passed).await } else { None } {
+                match if may_read { Box::pin(self.reader.read_before_deadline(passed)).await } else { None } {
                     Some(read) => self.has_read(read),
                     None => self.handle_deadline(),
                 }
@@ -152,36 +153,40 @@ impl ProcessTask {
         self.finish().await;
     }
 
-    /// Handles an event of the process. Returns a deadline that was exceeded: the agent's earlier output is read first.
-    fn handle(&mut self, woken: Woken) -> Option<Instant> {
+    /// Handles an event of the process. Returns a deadline that was exceeded: the agent's earlier output is read first. Or returns an
+    /// event with a large text, which is handled apart.
+    fn handle(&mut self, woken: Woken) -> (Option<Instant>, Option<Box<LargeEvent>>) {
         match woken {
+            Woken::Session(key, event) if event.is_large() => return (None, Some(Box::new((key, event)))),
             Woken::Command(Some(command)) => self.obey(*command),
             Woken::Command(None) => self.shutdown.is_closing = true,
             Woken::Read(read) => self.has_read(read),
             Woken::Written(written) => self.written(written),
             Woken::Session(key, event) => self.session(key, |session| session.handle_event(event)),
             Woken::Exited(exit) => self.exited(exit),
-            Woken::Deadline(passed) => return passed,
+            Woken::Deadline(passed) => return (passed, None),
             Woken::Bell => {}
         }
-        None
+        (None, None)
     }
 
     /// Does work that can take long on a thread of its own, so that it does not stop the sessions of other processes. Returns `None`
-    /// after a panic, which is of no session alone, so that it ends the process.
-    async fn apart<T: Send + 'static>(
+    /// after a panic, which is of no session alone, so that it ends the process. Boxed, because the task of an idle process would have
+    /// room for it.
+    fn apart<T: Send + 'static>(
         mut self: Box<Self>,
         work: impl FnOnce(&mut Self) -> T + Send + 'static,
-    ) -> Option<(Box<Self>, T)> {
+    ) -> Pin<Box<dyn Future<Output = Option<(Box<Self>, T)>> + Send>> {
         let work = move || {
             let done = work(&mut self);
             (self, done)
         };
-        tokio::task::spawn_blocking(work).await.ok()
+        let working = tokio::task::spawn_blocking(work);
+        Box::pin(async move { working.await.ok() })
     }
 
     /// Handles an event with a large text, and encodes its answer.
-    fn handle_large(&mut self, key: ConnectionKey, event: SessionEvent) {
+    fn handle_large(&mut self, (key, event): LargeEvent) {
         if let Some(session) = self.sessions.get_mut(key) {
             session.in_span(|session| {
                 session.handle_event(event);

@@ -23,11 +23,6 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// Sets whether requests wait for the writing of answers.
-    pub(super) fn hold(&mut self, is_held: bool) {
-        self.is_held = is_held;
-    }
-
     fn is_full(&self) -> bool {
         self.is_held || self.begun.len() >= MAX_READS
     }
@@ -46,8 +41,9 @@ impl Reads {
         None
     }
 
-    /// Returns the next request whose file can be read now.
-    pub(super) fn next(&mut self) -> Option<(RequestKey, Served, ReadFileRequest)> {
+    /// Returns the next request whose file can be read now. With `is_held`, requests wait for the writing of answers.
+    pub(super) fn next(&mut self, is_held: bool) -> Option<(RequestKey, Served, ReadFileRequest)> {
+        self.is_held = is_held;
         if self.is_full() {
             return None;
         }
