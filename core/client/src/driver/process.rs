@@ -60,6 +60,8 @@ enum Woken {
     Bell,
 }
 
+/// Work on a thread of its own. Its result has the task again.
+type Apart<T> = Pin<Box<dyn Future<Output = Option<(Box<ProcessTask>, T)>> + Send>>;
 /// An event of a session with a large text.
 type LargeEvent = (ConnectionKey, SessionEvent);
 
@@ -173,10 +175,7 @@ impl ProcessTask {
     /// Does work that can take long on a thread of its own, so that it does not stop the sessions of other processes. Returns `None`
     /// after a panic, which is of no session alone, so that it ends the process. Boxed, because the task of an idle process would have
     /// room for it.
-    fn apart<T: Send + 'static>(
-        mut self: Box<Self>,
-        work: impl FnOnce(&mut Self) -> T + Send + 'static,
-    ) -> Pin<Box<dyn Future<Output = Option<(Box<Self>, T)>> + Send>> {
+    fn apart<T: Send + 'static>(mut self: Box<Self>, work: impl FnOnce(&mut Self) -> T + Send + 'static) -> Apart<T> {
         let work = move || {
             let done = work(&mut self);
             (self, done)
