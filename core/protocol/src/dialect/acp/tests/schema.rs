@@ -133,7 +133,7 @@ fn root() -> PathBuf {
 fn tests() -> (BTreeSet<String>, String) {
     let mut sources = String::new();
     let mut folders = vec![root().join("core/protocol/src/dialect/acp"), root().join("core/protocol/src/endpoint")];
-    sources += &std::fs::read_to_string(root().join("core/client/src/options/acp.rs")).expect("a source");
+    sources += &std::fs::read_to_string(root().join("core/client/src/options/mcp.rs")).expect("a source");
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
