@@ -122,7 +122,7 @@ def updates() -> Iterator[Fault]:
     for name, raw_, pattern in (
         ("kind", line(told("novelty", mood="good")), seen({"mood": "good"}, "novelty")),
         ("content", line(told("agent_message_chunk", content=3)), {"event": {"type": "agent_message_chunk"}}),
-        ("tool_call", line(told("tool_call", toolCallId=7)), {"event": {"type": "tool_call"}}),
+        ("tool_call", line(told("tool_call", toolCallId=True)), {"event": {"type": "tool_call"}}),
         ("deep", {"raw": {"before": deep[0], "repeat": "[", "times": DEEP, "after": "]" * DEEP + deep[1]}},
          {"event": {"type": "novelty"}}),
     ):  # fmt: skip
@@ -140,7 +140,6 @@ def ids() -> Iterator[Fault]:
         ("fraction", answer("2.5")),
         ("null", answer("null")),
         ("missing", line('{"jsonrpc":"2.0","result":{"stopReason":"end_turn"}}')),
-        ("neither", line(f'{{"jsonrpc":"2.0","id":{MINE}}}')),
     ):
         yield Fault(family, f"acp_answer_{name}", TURN, script([[raw, {"text": "b"}]]), options=ACP, total=4)
     yield Fault(
@@ -157,6 +156,13 @@ def ids() -> Iterator[Fault]:
         "acp_answer_of_unknown_reason",
         (OPEN, PROMPT, DRAIN, RESULT, PROMPT, RESULT, CLOSE),
         script([[{"never_answer": True}, answer(MINE, '{"stopReason":"whim"}')], [{"text": "b"}]]),
+        options=ACP,
+    )
+    yield Fault(
+        "ACP: an answer of another form",
+        "acp_answer_of_nothing",
+        (OPEN, PROMPT, DRAIN, RESULT, PROMPT, RESULT, CLOSE),
+        script([[{"never_answer": True}, line(f'{{"jsonrpc":"2.0","id":{MINE}}}')], [{"text": "b"}]]),
         options=ACP,
     )
     for name, result in (("number", "7"), ("list", "[]")):

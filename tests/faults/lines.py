@@ -201,8 +201,6 @@ def ids() -> Iterator[Fault]:
         ("other_case", answer('"PROMPT-2"')),
         ("handshake_again", answer('"initialize-1"')),
         ("error_without_id", line('{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}')),
-        ("neither", line(f'{{"jsonrpc":"2.0","id":{MINE}}}')),
-        ("error_of_null", line(f'{{"jsonrpc":"2.0","id":{MINE},"error":null}}')),
     ):
         yield Fault(
             family,
@@ -247,13 +245,19 @@ def ids() -> Iterator[Fault]:
         (OPEN, PROMPT, DRAIN, RESULT, PROMPT, RESULT, CLOSE),
         [[{"never_answer": True}, answer(MINE, '{"status":"tired"}')], [{"text": "b"}]],
     )
-    for name, result in (("number", "7"), ("null", "null"), ("list", "[]")):
+    for name, raw in (
+        ("number", answer(MINE, "7")),
+        ("null", answer(MINE, "null")),
+        ("list", answer(MINE, "[]")),
+        ("nothing", line(f'{{"jsonrpc":"2.0","id":{MINE}}}')),
+        ("null_error", line(f'{{"jsonrpc":"2.0","id":{MINE},"error":null}}')),
+    ):
         yield Fault(
             "an answer of another form",
             f"answer_of_{name}",
             (OPEN, PROMPT, step("drain", error("protocol_error", "answer to `prompt` can't be read")),
              step("result", error("protocol_error", "answer to `prompt` can't be read")), PROMPT, RESULT, CLOSE),
-            [[{"never_answer": True}, answer(MINE, result)], [{"text": "b"}]],
+            [[{"never_answer": True}, raw], [{"text": "b"}]],
         )  # fmt: skip
     yield from orders()
 

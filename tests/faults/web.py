@@ -171,12 +171,12 @@ def starts() -> Iterator[Fault]:
         return Fault(family, f"web_start_{name}", (step("open", outcome),), script_, **{"options": REFUSED, **more})
 
     handshake = error("handshake_error", ".")
-    silent = error("timeout", "500ms")
+    silent = error("timeout", "3s")
     yield fault("token_refused", handshake, script([], web={"refuses": True}))
     yield fault("other_server", handshake, script([], web={"foreign": True}))
     yield fault("other_version", handshake, script([], web={"protocol_version": 3}))
     mute = script([], before_handshake=[{"stall": True}])
-    yield fault("no_banner", silent, mute, options={**REFUSED, "handshake_timeout": 0.5})
+    yield fault("no_banner", silent, mute, options={**REFUSED, "handshake_timeout": 3.0})
     yield fault(
         "port_refuses",
         handshake,
