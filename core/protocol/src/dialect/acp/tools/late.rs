@@ -1,6 +1,6 @@
 //! What agents report after the end of a call: output that its result lacks, or another end.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hasher as _};
 
 use agent_client_protocol_schema::v1::{ToolCallStatus, ToolCallUpdateFields};
 
@@ -16,15 +16,27 @@ pub(super) struct ReportedEnd {
     output: Option<u64>,
 }
 
+/// A hash of what is written, because an output can be large.
+#[derive(Default)]
+struct Hashed(DefaultHasher);
+
+impl std::io::Write for Hashed {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 impl ReportedEnd {
     pub(super) fn new(is_failure: bool, output: &Content) -> Self {
         let is_empty = matches!(output, Content::Text(text) if text.is_empty());
-        let hash = |text: String| {
-            let mut hasher = DefaultHasher::new();
-            text.hash(&mut hasher);
-            hasher.finish()
-        };
-        Self { is_failure, output: serde_json::to_string(output).ok().filter(|_| !is_empty).map(hash) }
+        let mut hashed = Hashed::default();
+        let is_read = !is_empty && serde_json::to_writer(&mut hashed, output).is_ok();
+        Self { is_failure, output: is_read.then(|| hashed.0.finish()) }
     }
 }
 
