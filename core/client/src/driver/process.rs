@@ -47,6 +47,8 @@ pub(crate) struct ProcessTask {
     still_running: Arc<OnceLock<Box<Error>>>,
     /// Whether more was there to read than one read takes.
     yield_before_wait: bool,
+    /// An event with a large text, which comes next.
+    large: Option<Box<LargeEvent>>,
 }
 
 enum Woken {
@@ -88,6 +90,7 @@ impl ProcessTask {
             spent: Arc::clone(&handle.spent),
             still_running: Arc::clone(&handle.still_running),
             yield_before_wait: false,
+            large: None,
         };
         (handle, task)
     }
@@ -135,13 +138,13 @@ impl ProcessTask {
                 // reused for the next events.
                 tokio::task::yield_now().await;
             }
-            let (passed, large) = {
+            let passed = {
                 let woken = self.wait().await;
                 self.handle(woken)
             };
-            if let Some(large) = large {
-                match self.apart(|task| task.handle_large(*large)).await {
-                    Some((task, ())) => self = task,
+            if self.large.is_some() {
+                match self.apart(Self::handle_large).await {
+                    Some((task, _)) => self = task,
                     None => return,
                 }
             } else if let Some(passed) = passed {
@@ -155,21 +158,21 @@ impl ProcessTask {
         self.finish().await;
     }
 
-    /// Handles an event of the process. Returns a deadline that was exceeded: the agent's earlier output is read first. Or returns an
-    /// event with a large text, which is handled apart.
-    fn handle(&mut self, woken: Woken) -> (Option<Instant>, Option<Box<LargeEvent>>) {
+    /// Handles an event of the process. Returns a deadline that was exceeded: the agent's earlier output is read first. An
+    /// event with a large text is kept, because it is handled apart.
+    fn handle(&mut self, woken: Woken) -> Option<Instant> {
         match woken {
-            Woken::Session(key, event) if event.is_large() => return (None, Some(Box::new((key, event)))),
+            Woken::Session(key, event) if event.is_large() => self.large = Some(Box::new((key, event))),
             Woken::Command(Some(command)) => self.obey(*command),
             Woken::Command(None) => self.shutdown.is_closing = true,
             Woken::Read(read) => self.has_read(read),
             Woken::Written(written) => self.written(written),
             Woken::Session(key, event) => self.session(key, |session| session.handle_event(event)),
             Woken::Exited(exit) => self.exited(exit),
-            Woken::Deadline(passed) => return (passed, None),
+            Woken::Deadline(passed) => return passed,
             Woken::Bell => {}
         }
-        (None, None)
+        None
     }
 
     /// Does work that can take long on a thread of its own, so that it does not stop the sessions of other processes. Returns `None`
@@ -184,14 +187,16 @@ impl ProcessTask {
         Box::pin(async move { working.await.ok() })
     }
 
-    /// Handles an event with a large text, and encodes its answer.
-    fn handle_large(&mut self, (key, event): LargeEvent) {
+    /// Handles an event with a large text, and encodes its answer. Returns whether there was one.
+    fn handle_large(&mut self) -> bool {
+        let Some((key, event)) = self.large.take().map(|large| *large) else { return false };
         if let Some(session) = self.sessions.get_mut(key) {
             session.in_span(|session| {
                 session.handle_event(event);
                 session.flush(&mut self.io);
             });
         }
+        true
     }
 
     async fn wait(&mut self) -> Woken {
