@@ -10,6 +10,8 @@ use crate::printable::printable_line;
 
 /// The limit of fields that are logged in a session.
 const MAX_FIELDS: usize = 64;
+/// The limit of a message that is looked at, in bytes. Both forms of a large one would take much memory.
+const MAX_MESSAGE: usize = 64 << 10;
 /// The limit of the name of a field, in bytes.
 const MAX_NAME: usize = 200;
 /// Values that the types leave out when they are written, because they are the defaults.
@@ -23,7 +25,7 @@ impl Acp {
     /// Logs the fields of a message that its decoded form lacks, each once in a session.
     pub(super) fn note_left_out(&mut self, message: &str, decoded: &impl Serialize) {
         // Both forms are made for the log only.
-        if !tracing::enabled!(tracing::Level::DEBUG) {
+        if message.len() > MAX_MESSAGE || !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }
         let (Ok(read), Ok(kept)) = (serde_json::from_str(message), serde_json::to_value(decoded)) else { return };
