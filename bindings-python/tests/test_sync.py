@@ -359,7 +359,7 @@ def test_task_of_async_handler_keeps_shared_loop(
 
 
 @pytest.mark.parametrize("failure", ["SystemExit", "KeyboardInterrupt"])
-def test_logging_handler_raising_system_exit_keeps_shared_loop(failure: str, tmp_path: Path) -> None:
+def test_exit_in_logging_handler(failure: str, tmp_path: Path) -> None:
     code = """
     import logging
 
@@ -386,7 +386,7 @@ def test_logging_handler_raising_system_exit_keeps_shared_loop(failure: str, tmp
     assert out.splitlines() == ["finished", "b", f"{{'{failure}'}}"], err
 
 
-def test_dead_loop_fails_its_sessions_and_is_replaced(tmp_path: Path) -> None:
+def test_sessions_of_dead_loop(tmp_path: Path) -> None:
     code = """
     import asyncio, logging
     from kimi_agent import _background

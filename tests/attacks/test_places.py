@@ -130,7 +130,7 @@ def without_containers(podman: Podman) -> bool:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_agent_in_container_has_its_paths_and_variables(language: str, project: Path, podman: Podman) -> None:
+def test_paths_and_variables_in_container(language: str, project: Path, podman: Podman) -> None:
     env = {"CANARY": "a b\n\\c", "HOME": "/tmp"}
     options = {"executable": agent("/none"), "env": env, "place": podman.place(project)}
     assert answer(asked(language, project, options)) == {"cwd": "/work", "canary": "a b\n\\c", "home": "/tmp", "uid": 0}
@@ -154,7 +154,7 @@ def test_hostile_agent_in_container_stays_inside(project: Path, podman: Podman) 
     assert podman.agents() == []
 
 
-def test_container_reaches_no_network_of_this_machine_by_default(project: Path, podman: Podman) -> None:
+def test_network_of_container(project: Path, podman: Podman) -> None:
     # The group may read what a clone has, whatever the umask is.
     place = podman.place(project, user=f"1234:{os.getgid()}")
     assert answer(asked("python", project, {"executable": agent("/none"), "place": place}))["uid"] == 1234
@@ -163,7 +163,7 @@ def test_container_reaches_no_network_of_this_machine_by_default(project: Path, 
 
 
 @pytest.mark.parametrize("way", ENDS)
-def test_container_is_removed_however_the_program_ends(way: str, project: Path, podman: Podman) -> None:
+def test_removal_of_container(way: str, project: Path, podman: Podman) -> None:
     with held(project / "pipe"):
         ended(project, podman.place(project), way)
         if way == "close":

@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn root_is_mounted_before_what_the_sandbox_has_itself() {
+    fn order_of_mounts_with_root() {
         let dir = folder();
         let own = "--dev /dev --proc /proc --tmpfs /run --ro-bind-try /proc/sys /proc/sys ";
         for (sandbox, bind) in [

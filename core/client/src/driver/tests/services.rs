@@ -164,7 +164,7 @@ async fn files_wait_while_large_answers_are_unwritten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unwritten_outputs_of_terminals_stop_the_reading() {
+async fn reading_with_unwritten_outputs_of_terminals() {
     let begun = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&begun);
     let options = SessionOptions::new()

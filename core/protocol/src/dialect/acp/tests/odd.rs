@@ -12,7 +12,7 @@ fn heard(lines: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn calls_without_title_and_with_numbers_as_ids_are_calls() {
+fn calls_without_title_or_with_number_as_id() {
     for title in [json!({}), json!({"title": null}), json!({"title": 3})] {
         let mut call = json!({"sessionUpdate": "tool_call", "toolCallId": 7, "rawInput": {"a": 1}});
         call.as_object_mut().unwrap().extend(title.as_object().unwrap().clone());
