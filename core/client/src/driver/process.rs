@@ -144,12 +144,12 @@ impl ProcessTask {
             };
             if self.large.is_some() {
                 match self.apart(Self::handle_large).await {
-                    Some((task, _)) => self = task,
+                    Some((task, ())) => self = task,
                     None => return,
                 }
             } else if let Some(passed) = passed {
                 let may_read = self.may_read();
-                match if may_read { Box::pin(self.reader.read_before_deadline(passed)).await } else { None } {
+                match if may_read { self.reader.read_before_deadline(passed).await } else { None } {
                     Some(read) => self.has_read(read),
                     None => self.handle_deadline(),
                 }
@@ -187,16 +187,15 @@ impl ProcessTask {
         Box::pin(async move { working.await.ok() })
     }
 
-    /// Handles an event with a large text, and encodes its answer. Returns whether there was one.
-    fn handle_large(&mut self) -> bool {
-        let Some((key, event)) = self.large.take().map(|large| *large) else { return false };
+    /// Handles the event with a large text, and encodes its answer.
+    fn handle_large(&mut self) {
+        let Some((key, event)) = self.large.take().map(|large| *large) else { return };
         if let Some(session) = self.sessions.get_mut(key) {
             session.in_span(|session| {
                 session.handle_event(event);
                 session.flush(&mut self.io);
             });
         }
-        true
     }
 
     async fn wait(&mut self) -> Woken {
