@@ -313,12 +313,12 @@ fn message(members: Members<'_>) -> Message<'_> {
         _ if id.is_some() => Ok(RawValue::NULL),
         _ => return Message::Invalid("neither method, result nor error".to_owned()),
     };
-    let id = id.map(|id| scan::text_of(id).unwrap_or_else(|| whole_number(id)));
+    let id = id.map(|id| scan::text_of(id).unwrap_or_else(|| plain_id(id)));
     Message::Response { id, outcome }
 }
 
 /// Returns an id that is not a text, as JSON text. Libraries that read all numbers as floating-point ones repeat `2` as `2.0`.
-fn whole_number(id: &str) -> Cow<'_, str> {
+fn plain_id(id: &str) -> Cow<'_, str> {
     let whole = id.split_once('.').filter(|(_, fraction)| fraction.bytes().all(|digit| digit == b'0'));
     Cow::Borrowed(whole.map_or(id, |(whole, _)| whole))
 }
