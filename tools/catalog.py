@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -17,8 +18,10 @@ def in_node(name: str) -> str:
 
 
 def load_catalog(example: str = "wire_catalog") -> dict[str, Any]:
-    """Builds and runs the core's example that prints a catalogue."""
-    command = ["cargo", "run", "--quiet", "--locked", "--package", "kimi-agent-protocol", "--example", example]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    """Runs the core's example that prints a catalogue. `make build` builds it with the other programs, in one command."""
+    if "BUILT" not in os.environ:
+        subprocess.run(["cargo", "programs", "--quiet"], cwd=ROOT, check=True)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    done = subprocess.run([target / "debug/examples" / example], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found

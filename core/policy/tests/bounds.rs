@@ -14,7 +14,7 @@ fn policy() -> Policy {
     Policy::from_value(&rules).unwrap()
 }
 
-/// The worst text of each parser, of about 256 KB. Quadratic work on it would take minutes.
+/// The worst text of each parser, of about 64 KB: `tests/limits/inputs` counts what longer ones take.
 fn large_texts() -> Vec<String> {
     [
         "(", "((", "$(", "a a ", "'", "\"", "\"$(", "xargs ", "env ", "a=b ", "a;", "a|", "{ ", "if ", "`", "\\\n",
@@ -22,7 +22,7 @@ fn large_texts() -> Vec<String> {
         "\u{200b}", "é", "-a ", "$x", "x__", "mcp__a", "--- a\n", "# ",
     ]
     .iter()
-    .map(|piece| piece.repeat((1 << 18) / piece.len()))
+    .map(|piece| piece.repeat((1 << 16) / piece.len()))
     .collect()
 }
 
@@ -121,58 +121,58 @@ fn targets_behind_limits_are_not_allowed() {
 
 /// `tests/limits/inputs` counts what the decisions take.
 #[test]
-fn ten_thousand_rules_are_an_index() {
+fn thousand_rules_are_an_index() {
     let shell = |command: &str| json!({"name": "Shell", "arguments": {"command": command}});
     let file = |name: &str, path: &str| json!({"name": name, "arguments": {"path": path}});
     let fetch = |url: &str| json!({"name": "FetchURL", "arguments": {"url": url}});
     let tool = |name: &str| json!({"name": name, "arguments": {"id": 1}});
     let glob = |pattern: &str| json!({"name": "Glob", "arguments": {"pattern": pattern}});
     for (rule, other, calls) in [
-        ("execute(program# *)", "execute(ls *)", [shell("program19999 x"), shell("ls src; $X"), shell("ls src")]),
+        ("execute(program# *)", "execute(ls *)", [shell("program1999 x"), shell("ls src; $X"), shell("ls src")]),
         (
             "execute(git push b#)",
             "execute(git log *)",
-            [shell("git push b19999"), shell("git push $X"), shell("git log")],
+            [shell("git push b1999"), shell("git push $X"), shell("git log")],
         ),
-        ("execute(git -c o#)", "execute(git log)", [shell("git -c o19999 x"), shell("git $X"), shell("git log")]),
+        ("execute(git -c o#)", "execute(git log)", [shell("git -c o1999 x"), shell("git $X"), shell("git log")]),
         (
             "execute(git --option# *)",
             "execute(git log)",
-            [shell("git --option19999 x"), shell("git $X"), shell("git log")],
+            [shell("git --option1999 x"), shell("git $X"), shell("git log")],
         ),
-        ("execute(tool#-* *)", "execute(ls *)", [shell("tool19999-x"), shell("$X"), shell("ls a")]),
+        ("execute(tool#-* *)", "execute(ls *)", [shell("tool1999-x"), shell("$X"), shell("ls a")]),
         (
             "edit(pkg/p#/**)",
             "edit(src/**)",
-            [file("Edit", "pkg/p19999/a"), file("Edit", "$X/a"), file("Edit", "src/a")],
+            [file("Edit", "pkg/p1999/a"), file("Edit", "$X/a"), file("Edit", "src/a")],
         ),
         (
             "edit(pkg/p#/**)",
             "delete(src/*)",
             [file("delete_file", "."), file("delete_file", "*"), file("delete_file", "src/a")],
         ),
-        ("read(**/s#-*)", "read(src/**)", [file("Read", "s19999-x"), file("Read", "$X"), file("Read", "src/a")]),
-        ("read(f#/a.txt)", "search(**)", [file("Read", "f19999/a.txt"), glob("f19*/*.txt"), glob("**/*.py")]),
+        ("read(**/s#-*)", "read(src/**)", [file("Read", "s1999-x"), file("Read", "$X"), file("Read", "src/a")]),
+        ("read(f#/a.txt)", "search(**)", [file("Read", "f1999/a.txt"), glob("f19*/*.txt"), glob("**/*.py")]),
         (
             "fetch(*.h#.example)",
             "fetch(a.example)",
-            [fetch("http://x.h19999.example"), fetch("http://h10000@x/"), fetch("http://a.example/")],
+            [fetch("http://x.h1999.example"), fetch("http://h1000@x/"), fetch("http://a.example/")],
         ),
-        ("mcp(server#/*)", "mcp(a/b)", [tool("mcp__server19999__x"), tool("convert"), tool("mcp__a__b")]),
+        ("mcp(server#/*)", "mcp(a/b)", [tool("mcp__server1999__x"), tool("convert"), tool("mcp__a__b")]),
         (
             "mcp(server#/get)",
             "mcp(a/b)",
-            [tool("mcp__server19999__get"), json!({"name": "get", "kind": "mcp", "arguments": {}}), tool("mcp__a__b")],
+            [tool("mcp__server1999__get"), json!({"name": "get", "kind": "mcp", "arguments": {}}), tool("mcp__a__b")],
         ),
         (
             "mcp(github/get_#_*)",
             "mcp(a/b)",
-            [tool("mcp__github__get_19999_x"), json!({"name": "x (get_19999_x)"}), tool("mcp__a__b")],
+            [tool("mcp__github__get_1999_x"), json!({"name": "x (get_1999_x)"}), tool("mcp__a__b")],
         ),
-        ("mcp__s#x__*", "mcp(a/b)", [tool("mcp__s19999x__get"), json!({"name": "a s19999x get"}), tool("mcp__a__b")]),
-        ("tool_#_*", "mcp(a/b)", [tool("tool_19999_x"), json!({"name": "rm", "kind": "execute"}), tool("mcp__a__b")]),
+        ("mcp__s#x__*", "mcp(a/b)", [tool("mcp__s1999x__get"), json!({"name": "a s1999x get"}), tool("mcp__a__b")]),
+        ("tool_#_*", "mcp(a/b)", [tool("tool_1999_x"), json!({"name": "rm", "kind": "execute"}), tool("mcp__a__b")]),
     ] {
-        let deny: Vec<String> = (10_000..20_000).map(|n| rule.replace('#', &n.to_string())).collect();
+        let deny: Vec<String> = (1000..2000).map(|n| rule.replace('#', &n.to_string())).collect();
         let policy = Policy::from_value(&json!({"deny": deny, "allow": [other]})).unwrap();
         let decisions = calls.map(|call| policy.check_json(&call, "/work").unwrap().decision);
         assert_eq!(decisions, [Decision::Deny, Decision::Ask, Decision::Allow], "{rule}");
@@ -241,12 +241,12 @@ fn malformed_file_is_an_error() {
 }
 
 #[test]
-fn call_of_ten_megabytes_is_decided() {
+fn call_of_megabytes_is_decided() {
     let table = malformed();
     let policy = Policy::from_value(&table["policy"]).unwrap();
     for call in table["calls"].as_array().unwrap() {
         let [name, argument, piece] = ["name", "argument", "piece"].map(|key| call[key].as_str().unwrap());
-        let text = piece.repeat((10 << 20) / piece.len());
+        let text = piece.repeat((2 << 20) / piece.len());
         let verdict = policy.check_json(&json!({"name": name, "arguments": {argument: text}}), "/").unwrap();
         assert_eq!(verdict.decision.as_str(), call["expect"], "{call}: {}", verdict.reason);
     }

@@ -204,7 +204,7 @@ fn both(default: &str, deny: &[String], ask: &[String], allow: &[String], call: 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
 
     #[test]
     fn index_changes_no_decision(
