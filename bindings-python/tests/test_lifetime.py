@@ -318,7 +318,7 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("flags", [(), ("-X", "dev"), ("-X", "dev", "-X", "tracemalloc=5")])
+@pytest.mark.parametrize("flags", [(), ("-X", "dev")])
 def test_interpreter_flags_bring_no_warning(flags: tuple[str, ...], tmp_path: Path) -> None:
     out, err = program(EVERYTHING, tmp_path, *flags, PYTHONASYNCIODEBUG="1").communicate(timeout=DEADLINE)
     # asyncio reports slow callbacks, which occur on a loaded machine.

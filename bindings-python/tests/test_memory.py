@@ -14,7 +14,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits 
 
 
 @linux
-@pytest.mark.parametrize("unit", ["abcdefgh", "abcdefg\\n", "äöü\\n"])
+@pytest.mark.parametrize("unit", ["abcdefgh", "äöü\\n"])
 def test_line_exceeding_memory(unit: str, tmp_path: Path) -> None:
     code = f"""
         import os, resource
@@ -42,7 +42,7 @@ def test_line_exceeding_memory(unit: str, tmp_path: Path) -> None:
             return "finished"
 
         MB = 1 << 20
-        for size in (8 * MB, 24 * MB, 40 * MB, 200 * MB):
+        for size in (40 * MB, 200 * MB):
             print(size // MB, play(size, 100 * MB), flush=True)
         print(play(MB, 1000 * MB))
     """
@@ -50,5 +50,5 @@ def test_line_exceeding_memory(unit: str, tmp_path: Path) -> None:
     out, err = running.communicate(timeout=DEADLINE)
     assert running.returncode == 0, (running.returncode, out, err)
     lines = out.splitlines()
-    assert lines[3].startswith("200 protocol_error: there is not enough memory for a line of"), out
-    assert lines[4] == "finished", out
+    assert lines[1].startswith("200 protocol_error: there is not enough memory for a line of"), out
+    assert lines[2] == "finished", out
