@@ -18,10 +18,10 @@ def in_node(name: str) -> str:
 
 
 def load_catalog(example: str = "wire_catalog") -> dict[str, Any]:
-    """Runs the core's example that prints a catalogue. `make build` builds it with the other programs, in one command."""
+    """Runs the core's example that prints a catalogue. It is built with the other programs, in one command."""
     if "BUILT" not in os.environ:
         subprocess.run(["cargo", "programs", "--quiet"], cwd=ROOT, check=True)
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    done = subprocess.run([target / "debug/examples" / example], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    program = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug/examples" / example
+    done = subprocess.run([program], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
