@@ -83,7 +83,7 @@ fetch: setup $(INSPECTOR) tests/inspector/node_modules/.ready tests/site/node_mo
 	@$(PY) tools/install_places.py
 	@$(PY) tools/each_python.py --fetch
 	@for node in 24 26; do node bindings-node/scripts/newer-node.mjs $$node --fetch; done
-	@for run in tests/programs/{node,python,rust}/run.sh; do "$$run" $(PY) fetch; done
+	@for run in tests/programs/{node,python}/run.sh; do "$$run" $(PY) fetch; done
 
 # --- the packages ---
 
@@ -288,7 +288,6 @@ test-inspector: inspector-setup ## The inspector: unit tests, and in a browser i
 test-limits: build ## What sessions take of memory and leave behind, counted, in all three languages.
 	$(call say,Measuring what sessions take and what they leave behind)
 	@$(PY) tests/limits/run.py --rust-program "$(TARGET)/debug/limits-program"
-	@cargo build -q --locked -p worst-inputs
 	@$(PY) tests/limits/inputs.py --program "$(TARGET)/debug/worst-inputs"
 
 .PHONY: test-instructions
@@ -491,7 +490,7 @@ test-wine: bindings-node/node_modules/.ready ## The core and the Node package as
 .PHONY: test-programs
 test-programs: build tests/site/node_modules/.ready ## Programs of the cookbook, with the scripted agent; pages in a headless browser.
 	$(call say,Running whole programs)
-	@for run in tests/programs/{node,python,rust}/run.sh; do "$$run" $(PY) $(HERE)/$(PACKAGES); done
+	@for run in tests/programs/{node,python}/run.sh; do "$$run" $(PY) $(HERE)/$(PACKAGES); done
 
 .PHONY: test-telemetry
 test-telemetry: build ## The same spans and metrics in all three languages.
