@@ -311,7 +311,7 @@ test-explore: build ## Random programs of a fixed seed through all languages: th
 	@$(PY) tests/explore/run.py
 
 .PHONY: test-exit
-test-exit: build ## 60 exits of the oldest and the newest Python in the middle of a turn; EXITS is another number.
+test-exit: build ## 30 exits of the oldest and the newest Python in the middle of a turn; EXITS is another number.
 	$(call say,Leaving Python in the middle of a turn)
 	@$(PY) tools/newer_python.py $(NEWEST_PYTHON)
 	@$(PY) tools/each_python.py $(if $(FULL),--on all) $(PACKAGES) -- tests/exit/run.py $(EXITS)

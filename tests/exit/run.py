@@ -1,4 +1,4 @@
-"""Leaves the interpreter 60 times in the middle of a turn, in every way a program ends: no crash, no hang.
+"""Leaves the interpreter 30 times in the middle of a turn, in every way a program ends: no crash, no hang.
 
 The core's threads are busy with the agent's events at that moment. Each exit is a process of its own, whose exit code
 and stderr must be those of a program that ended in that way without the package.
@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from harness import usage
 
 # The first argument is another number.
-_GIVEN = sys.argv[1] if len(sys.argv) > 1 else "60"
+_GIVEN = sys.argv[1] if len(sys.argv) > 1 else "30"
 if not _GIVEN.isdecimal() or int(_GIVEN) == 0:
-    usage.stop("exit", f"the number of exits is {_GIVEN!r}; give a number from 1 on, or nothing for 60")
+    usage.stop("exit", f"the number of exits is {_GIVEN!r}; give a number from 1 on, or nothing for 30")
 EXITS = int(_GIVEN)
 # Far beyond what an exit takes on a loaded machine: who takes longer hangs.
 HANG = 120
