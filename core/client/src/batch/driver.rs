@@ -350,7 +350,12 @@ impl Driver {
             *may_retry = false;
         }
         if let Some(Err(error)) = &report.outcome {
-            tracing::info!(key = active.task.key, attempt = active.task.number, %error, "an attempt of a job failed");
+            let (key, attempt) = (&active.task.key, active.task.number);
+            tracing::info!(key, attempt, %error, "an attempt of a job failed");
+            if let Some(asked) = self.options.retry.refused_wait(attempt, error) {
+                let retry_after = asked.as_secs_f64();
+                tracing::warn!(key, retry_after, "job not retried: the model's service asks for too long a wait");
+            }
         }
         active.last = Some(report);
         let delay = self.scheduler.handle_outcome(id, outcome, Instant::now(), random());

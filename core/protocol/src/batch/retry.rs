@@ -6,11 +6,14 @@ use std::time::Duration;
 use crate::error::{Error, Result, invalid_option};
 use crate::options::LONGEST;
 
+/// The limit of the time that a service may ask to wait before the next attempt.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
 /// How often a job of a batch is attempted, and how long the batch waits before the next attempt.
 ///
 /// Only errors that [`Error::is_retryable`] names are retried. The delay before attempt `n + 1` is a random time between
 /// zero and `initial_delay * multiplier^(n - 1)`, at most `max_delay`. If the model's service asks for a longer delay, the
-/// batch waits that long, at most ten minutes.
+/// batch waits that long. If the service asks for more than five minutes, the job is not retried.
 ///
 /// # Examples
 /// ```
@@ -150,6 +153,16 @@ impl Retry {
     /// assert!(!Retry::new().allows(1, &Error::session_closed()));
     /// ```
     pub fn allows(&self, attempt: u32, error: &Error) -> bool {
+        self.may_retry(attempt, error) && error.retry_after().is_none_or(|asked| asked <= LONGEST_WAIT)
+    }
+
+    /// Returns the wait that the model's service asks for, if a job does not run again only because that wait is too long.
+    #[doc(hidden)]
+    pub fn refused_wait(&self, attempt: u32, error: &Error) -> Option<Duration> {
+        error.retry_after().filter(|asked| *asked > LONGEST_WAIT && self.may_retry(attempt, error))
+    }
+
+    fn may_retry(&self, attempt: u32, error: &Error) -> bool {
         attempt < self.attempts && error.is_retryable()
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::retry::Retry;
+use super::retry::{LONGEST_WAIT, Retry};
 
 /// The number of a job in its batch, from 0 on.
 pub type JobId = u64;
@@ -29,9 +29,6 @@ pub enum Step {
     /// All jobs have ended.
     End,
 }
-
-/// The limit of the time that a service may ask to wait before the next attempt.
-const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 /// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +190,8 @@ impl Scheduler {
             AttemptOutcome::Cancelled => {}
             AttemptOutcome::Failure { may_retry, is_overload, retry_after } => {
                 self.successes = 0;
-                let asked = retry_after.unwrap_or_default().min(LONGEST_WAIT);
+                // A wait that is too long is not waited for, and must not stop the other jobs.
+                let asked = retry_after.filter(|asked| *asked <= LONGEST_WAIT).unwrap_or_default();
                 let delay = self.retry.delay(attempt.number, random).max(asked);
                 if is_overload {
                     self.slow_down(attempt, now + delay);

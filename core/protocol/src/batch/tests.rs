@@ -65,13 +65,23 @@ fn retry_waits_for_its_delay() {
 #[test]
 fn retry_waits_as_long_as_service_asks() {
     let now = Instant::now();
-    for (asked, delay) in [(90, 90), (100_000, 600), (0, 1)] {
+    for (asked, delay) in [(90, 90), (300, 300), (301, 1), (0, 1)] {
         let mut scheduler = Scheduler::new(1, Retry::new());
         scheduler.handle_job();
         let asked = Some(Duration::from_secs(asked));
         let outcome = AttemptOutcome::Failure { may_retry: true, is_overload: true, retry_after: asked };
         assert_eq!(scheduler.handle_outcome(0, outcome, now, 1.0), Some(Duration::from_secs(delay)));
     }
+}
+
+#[test]
+fn job_is_not_retried_if_the_service_asks_for_a_long_wait() {
+    let limit = |text: &str| local_error(RpcErrorKind::LlmServiceError, &format!("usage limit, try again in {text}"));
+    for (text, allows) in [("5 minutes", true), ("5 minutes 1 seconds", false), ("3 days", false)] {
+        assert_eq!(Retry::new().allows(1, &limit(text)), allows, "{text}");
+        assert_eq!(Retry::new().refused_wait(1, &limit(text)).is_none(), allows, "{text}");
+    }
+    assert_eq!(Retry::new().refused_wait(3, &limit("3 days")), None, "no attempt is left");
 }
 
 #[test]
