@@ -141,11 +141,7 @@ fn thousand_rules_are_an_index() {
             [shell("git --option1999 x"), shell("git $X"), shell("git log")],
         ),
         ("execute(tool#-* *)", "execute(ls *)", [shell("tool1999-x"), shell("$X"), shell("ls a")]),
-        (
-            "edit(pkg/p#/**)",
-            "edit(src/**)",
-            [file("Edit", "pkg/p1999/a"), file("Edit", "$X/a"), file("Edit", "src/a")],
-        ),
+        ("edit(pkg/p#/**)", "edit(src/**)", [file("Edit", "pkg/p1999/a"), file("Edit", "$X/a"), file("Edit", "src/a")]),
         (
             "edit(pkg/p#/**)",
             "delete(src/*)",

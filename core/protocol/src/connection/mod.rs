@@ -756,6 +756,9 @@ impl Connection {
             self.outputs.push_back(Output::Withdrawn(key));
         }
         self.terminals = terminals::Terminals::default();
+        if let Some(began) = self.turn.as_ref().map(|turn| turn.last_activity) {
+            self.end_tool_calls(true, began);
+        }
         self.deliver_half();
         self.push_held_end();
         let result = self.take_result(TurnStatus::Cancelled, None, true);

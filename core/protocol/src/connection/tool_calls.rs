@@ -13,7 +13,8 @@ use crate::json::parsed_object;
 use crate::jsonrpc::framing::{decoded_size, has_more_values};
 use crate::jsonrpc::relayed::has_repeated_names;
 use crate::messages::{
-    Content, ContentPart, Event, HandlerKind, PolicyDecision, ToolCall, ToolCallInfo, ToolCallRequest, ToolReturnValue,
+    Content, ContentPart, Event, HandlerKind, PolicyDecision, ToolCall, ToolCallInfo, ToolCallRequest, ToolResult,
+    ToolReturnValue,
 };
 use crate::telemetry::cut_at;
 
@@ -64,8 +65,8 @@ pub struct ToolCallRecord {
     /// The arguments, parsed. Absent if they are not a JSON object or did not fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Map<String, Value>>,
-    /// The tool's output; of a result without output, its message. Absent if the turn ended before the call did. An output
-    /// above 256 KiB is cut, and ends with a line that says so: `[… 123 more bytes]`.
+    /// The tool's output; of a result without output, its message. If the turn ended before the call did, it is what the call had
+    /// shown, or absent. An output above 256 KiB is cut, and ends with a line that says so: `[… 123 more bytes]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Content>,
     /// Whether the tool failed; absent if the turn ended before the call did.
@@ -377,7 +378,8 @@ impl ToolCalls {
                 };
                 if let (Some(record), Some(place)) = (&mut present.record, place) {
                     let duration = present.now.saturating_duration_since(complete);
-                    record.ended(place, &known, &result.return_value, duration);
+                    let end = (!is_unfinished(result)).then_some((result.return_value.is_error, duration));
+                    record.ended(place, &known, &result.return_value, end);
                 }
                 result.tool_call = Some(known.call).into();
                 return known.size;
@@ -708,13 +710,12 @@ impl Record {
         fits
     }
 
-    fn ended(&mut self, place: usize, known: &Known, value: &ToolReturnValue, duration: Duration) {
+    fn ended(&mut self, place: usize, known: &Known, value: &ToolReturnValue, end: Option<(bool, Duration)>) {
         self.keep_arguments(place, known);
         let output = self.keep_output(value);
         let call = &mut self.tool_calls[place];
         call.output = Some(output);
-        call.is_error = Some(value.is_error);
-        call.duration = Some(duration);
+        (call.is_error, call.duration) = end.unzip();
     }
 
     fn keep_arguments(&mut self, place: usize, known: &Known) {
@@ -809,6 +810,11 @@ impl Record {
             self.handler_failures.push(HandlerFailure { handler, tool_call, message });
         }
     }
+}
+
+/// Returns whether the call of a result has not ended with its turn.
+pub(super) fn is_unfinished(result: &ToolResult) -> bool {
+    result.extra.get("synthesized").is_some()
 }
 
 fn concerns_tool_calls(event: &Event) -> bool {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::output::{ActiveOutput, TurnOutput};
 use super::result::{PromptResult, TurnStatus};
-use super::tool_calls::Record;
+use super::tool_calls::{Record, is_unfinished};
 use super::{Connection, Output, Phase, SHOWN, Timing};
 use crate::budget::{Budget, Spent};
 use crate::dialect::Call;
@@ -166,7 +166,7 @@ impl ActiveTurn {
                 }
                 self.take_text(&part.text);
             }
-            Event::ToolResult(_) if !self.reports_steps => self.begin_text(),
+            Event::ToolResult(result) if !self.reports_steps && !is_unfinished(result) => self.begin_text(),
             Event::Plan(plan) => self.take_plan(plan),
             Event::TurnEnd(_) => self.ended = true,
             _ => {}
@@ -464,10 +464,33 @@ impl Connection {
                 }
                 self.answered(status, steps, now);
             }
+            // The program has cancelled the turn, and the agent reports that as an error.
+            Err(Error::Rpc(error)) if self.is_cancelling() && error.says_cancelled() => {
+                self.finish(TurnStatus::Cancelled, None, now);
+            }
             Err(error) => {
                 self.fail_turn(error, now);
             }
         }
+    }
+
+    fn is_cancelling(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.cancel.is_some())
+    }
+
+    /// Delivers what tool calls have shown that have not ended with the turn.
+    pub(super) fn end_tool_calls(&mut self, is_failure: bool, now: Instant) {
+        if self.turn.is_none() {
+            return;
+        }
+        for (event, size) in self.dialect.unfinished_results(is_failure) {
+            self.deliver_half();
+            let mut event = Box::new(event);
+            let added = self.add_tool_call(&mut event, now);
+            self.process_event(&event);
+            self.push_event(event, size + added);
+        }
+        self.dialect.forget_tool_calls();
     }
 
     /// Handles the agent's answer that the turn has ended. Its records may have more details.
@@ -520,6 +543,7 @@ impl Connection {
 
     /// Ends a turn with an error of the agent, unless the turn was cancelled for another reason.
     fn fail_turn(&mut self, error: Error, now: Instant) {
+        self.end_tool_calls(true, now);
         let failure = self.take_failure(now).unwrap_or(error);
         let failure = match self.take_result(TurnStatus::Cancelled, None, true) {
             Some(result) => failure.with_result(result),
@@ -537,6 +561,7 @@ impl Connection {
     }
 
     pub(super) fn finish(&mut self, status: TurnStatus, steps: Option<i64>, now: Instant) {
+        self.end_tool_calls(status == TurnStatus::Cancelled, now);
         let failure = self.take_failure(now);
         if status != TurnStatus::Finished || failure.is_some() || !self.lacks_output() {
             return self.finish_with(status, steps, failure, now);
@@ -554,6 +579,7 @@ impl Connection {
 
     /// Ends a turn, with the error that ended it, if one did.
     pub(super) fn finish_with(&mut self, status: TurnStatus, steps: Option<i64>, failure: Option<Error>, now: Instant) {
+        self.end_tool_calls(failure.is_some() || status == TurnStatus::Cancelled, now);
         self.deliver_half();
         let Some(turn) = &mut self.turn else { return };
         if !turn.ended {

@@ -661,6 +661,13 @@ pub trait Dialect: Send + std::fmt::Debug {
     /// # Errors
     /// [`Error::Handshake`] if the agent did not open the session, or the agent's error.
     fn finish_handshake(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Handshake>;
+    /// Returns the results of the tool calls that have shown output, but have not ended with the turn, and their sizes.
+    /// `is_failure`: the turn has failed or was cancelled.
+    fn unfinished_results(&mut self, _is_failure: bool) -> Vec<(Event, usize)> {
+        Vec::new()
+    }
+    /// Forgets the tool calls of the turn, which has ended.
+    fn forget_tool_calls(&mut self) {}
     /// Whether the agent has reported the end of the turn's events, but has not answered the prompt.
     fn is_turn_ending(&self) -> bool {
         false

@@ -3,11 +3,18 @@
 use serde_json::{Value, json};
 
 use super::Acp;
+use super::opening::UNAUTHORISED;
+use crate::error::RpcErrorKind;
 use crate::jsonrpc::RpcFailure;
 use crate::messages::Json;
+use crate::service::recognised;
 
 /// The code of an internal error.
 const INTERNAL: i64 = -32603;
+/// Texts about a prompt during a turn, in lower case.
+const BUSY: [&str; 3] = ["already processing", "already running", "already in progress"];
+/// Texts about a call before the handshake, in lower case.
+const UNINITIALIZED: [&str; 1] = ["not initialized"];
 /// The limit of characters that are quoted from an agent's details.
 const MAX_DETAILS: usize = 1000;
 
@@ -48,15 +55,77 @@ pub(super) fn cut_answer(failure: &RpcFailure) -> Option<Json> {
     Some(Json::from(json!({"status": status, "stop_reason": word})))
 }
 
-/// Returns the failure of a turn whose stop reason says no more than that it failed. The protocol has no such reason.
-pub(super) fn of_stop_reason(answer: &Json) -> Option<RpcFailure> {
+/// Returns the failure of a turn that the agent reports beside the stop reason, or as the stop reason. The protocol has
+/// neither. CodeBuddy reports failures of the model in `_meta`.
+pub(super) fn of_answer(answer: &Json) -> Option<RpcFailure> {
     let read = answer.to_value();
-    let word = read.get("stopReason")?.as_str()?;
-    ["error", "failed", "failure"].contains(&&*word.to_ascii_lowercase()).then(|| RpcFailure {
+    let meta = read.get("_meta").and_then(Value::as_object).into_iter().flatten();
+    let reason = read.get("stopReason").and_then(Value::as_str);
+    let is_cancelled = reason.is_some_and(|reason| in_snake_case(reason).starts_with("cancel"));
+    let mut all = read.as_object().into_iter().flatten().chain(meta).filter(|_| !is_cancelled);
+    if let Some((name, error)) = all.find(|(name, error)| is_error(name, error)) {
+        let message = match error {
+            Value::String(text) => text.clone(),
+            error => match error.get("message").and_then(Value::as_str) {
+                Some(text) if !text.trim().is_empty() => text.to_owned(),
+                _ => format!("the agent ended the turn with an error: {error}"),
+            },
+        };
+        return Some(RpcFailure { code: INTERNAL, message, data: Some(json!({name: error}).into()) });
+    }
+    let reason = reason?;
+    let word = in_snake_case(reason);
+    let is_failure = ["error", "failed", "failure"].contains(&&*word)
+        || word.ends_with("_error")
+        || (word != "model_context_window_exceeded" && recognised(None, &word, None).is_some());
+    is_failure.then(|| RpcFailure {
         code: INTERNAL,
-        message: format!("the agent ended the turn with the reason `{word}`"),
+        message: format!("the agent ended the turn with the reason `{reason}`"),
         data: Some(answer.clone()),
     })
+}
+
+/// Whether a member of an answer is an error.
+fn is_error(name: &str, value: &Value) -> bool {
+    let name = in_snake_case(name);
+    (name.ends_with("error") || name.ends_with("error_message"))
+        && match value {
+            Value::String(text) => !text.trim().is_empty(),
+            Value::Object(members) => !members.is_empty(),
+            _ => false,
+        }
+}
+
+/// Returns a word such as `maxTokens` or `MAX-TOKENS` in the spelling of the protocol.
+pub(super) fn in_snake_case(word: &str) -> String {
+    let mut snake = String::with_capacity(word.len());
+    let mut was_lower = false;
+    for c in word.trim().chars() {
+        if c.is_ascii_uppercase() && was_lower {
+            snake.push('_');
+        }
+        was_lower = c.is_ascii_lowercase();
+        snake.push(if matches!(c, '-' | ' ') { '_' } else { c.to_ascii_lowercase() });
+    }
+    snake
+}
+
+/// Returns whether the agent refuses a prompt because another turn runs.
+pub(super) fn is_busy(failure: &RpcFailure) -> bool {
+    let data = failure.data.as_ref().and_then(|data| data.decode::<Value>().ok());
+    let code = data.as_ref().and_then(|data| data.get("code")?.as_str());
+    let text = failure.message.to_lowercase();
+    code == Some("turn.agent_busy") || (failure.code == UNAUTHORISED && BUSY.iter().any(|busy| text.contains(busy)))
+}
+
+/// Returns whether the agent asks for a login. Libraries of JSON-RPC use the code also for errors of any kind.
+pub(super) fn is_login_missing(failure: &RpcFailure) -> bool {
+    let text = failure.message.to_lowercase();
+    let data = failure.data.as_ref().and_then(|data| data.decode::<Value>().ok());
+    let found = recognised(Some(failure.code), &failure.message, data.as_ref());
+    failure.code == UNAUTHORISED
+        && found.is_none_or(|failure| failure.kind == RpcErrorKind::AuthExpired)
+        && !BUSY.iter().chain(&UNINITIALIZED).any(|other| text.contains(other))
 }
 
 /// The limit of the text of a failure that is kept, in bytes.

@@ -47,7 +47,8 @@ use super::{
 use crate::error::{Error, Result, RpcError, RpcErrorKind, local_error};
 use crate::json::object;
 use crate::jsonrpc::{self, Message, RpcFailure};
-use crate::messages::{Json, ServerInfo, StepBegin};
+use crate::messages::{Event, Json, ServerInfo, StepBegin};
+use crate::service::says_cancelled;
 use crate::telemetry::TraceContext;
 use config::{Config, Setting};
 use form::Form;
@@ -386,7 +387,7 @@ impl Acp {
         }
         let is_cancelled = self.cancelling.is_some();
         let outcome = match outcome {
-            Ok(answer) if !is_cancelled => match self.reported_failure().or_else(|| failure::of_stop_reason(&answer)) {
+            Ok(answer) if !is_cancelled => match self.reported_failure().or_else(|| failure::of_answer(&answer)) {
                 Some(failure) => failure::cut_answer(&failure).ok_or(failure),
                 None => Ok(stopped(&answer, false)),
             },
@@ -420,10 +421,10 @@ impl Acp {
         }
     }
 
+    /// The connection asks for the results of open tool calls afterwards.
     fn end_turn(&mut self) {
         self.prompting = false;
         self.open.retain(|_, request| !request.of_turn);
-        self.tools.clear();
     }
 
     /// Begins the turn's next step, since the agent does not report where a step ends.
@@ -463,7 +464,8 @@ fn stopped(answer: &Json, is_cancelled: bool) -> Json {
         }
         Err(_) => return answer.clone(),
     };
-    let status = match &*stop_reason {
+    let word = failure::in_snake_case(&stop_reason);
+    let status = match &*word {
         // Some agents end a turn that they have stopped as if it were complete.
         "end_turn" if is_cancelled => "cancelled",
         "end_turn" => "finished",
@@ -471,21 +473,20 @@ fn stopped(answer: &Json, is_cancelled: bool) -> Json {
         "max_turn_requests" => "max_steps_reached",
         "refusal" => "refused",
         _ if is_cancelled => "cancelled",
-        // Words of other agents and of models' services, in any case.
-        word => match &*word.to_ascii_lowercase() {
-            "length" | "max_tokens" | "max_output_tokens" => "truncated",
-            "content_filter" | "refusal" => "refused",
-            "aborted" | "canceled" | "cancelled" | "interrupted" => "cancelled",
-            _ => word,
-        },
+        // Words of other agents and of models' services.
+        "length" | "max_output_tokens" | "model_context_window_exceeded" => "truncated",
+        "max_turns" | "max_steps" => "max_steps_reached",
+        "content_filter" | "content_filtered" | "refused" => "refused",
+        "aborted" | "canceled" | "cancelled" | "interrupted" => "cancelled",
+        _ => &*stop_reason,
     };
     Json::from(json!({"status": status, "stop_reason": stop_reason}))
 }
 
 /// Returns whether a failure only says that the turn was cancelled.
 fn is_cancel(failure: &RpcFailure) -> bool {
-    let text = failure::with_details(failure.clone()).message.to_lowercase();
-    failure.code == CANCELLED || ["abort", "cancel", "interrupt"].iter().any(|word| text.contains(word))
+    let data = failure.data.as_ref().map(|data| data.to_value());
+    failure.code == CANCELLED || says_cancelled(&failure.message, data.as_ref())
 }
 
 /// The metadata of a prompt with the trace that it belongs to, in the fields that ACP reserves for it.
@@ -516,6 +517,14 @@ impl Dialect for Acp {
 
     fn reports_steps(&self) -> bool {
         false
+    }
+
+    fn unfinished_results(&mut self, is_failure: bool) -> Vec<(Event, usize)> {
+        self.tools.unfinished(is_failure)
+    }
+
+    fn forget_tool_calls(&mut self) {
+        self.tools.clear();
     }
 
     fn keeps_turn_records(&self) -> bool {
@@ -738,20 +747,25 @@ impl Dialect for Acp {
     fn refused(&self, call: &Call, failure: RpcFailure) -> Error {
         let failure = failure::with_details(failure);
         match (failure.code, call) {
-            (-32600, Call::Prompt(_)) if busy(&failure) => Error::Rpc(RpcError {
+            (-32600 | UNAUTHORISED, Call::Prompt(_)) if failure::is_busy(&failure) => Error::Rpc(RpcError {
                 rpc_code: Some(failure.code),
                 data: failure.data,
                 ..RpcError::new(RpcErrorKind::TurnInProgress, failure.message)
             }),
             (steering::NOT_RUNNING, Call::Steer(_)) => local_error(RpcErrorKind::NoActiveTurn, &failure.message),
             (METHOD_NOT_FOUND, Call::Steer(_)) => self.unsupported(call.name()),
-            (UNAUTHORISED, _) => {
+            (UNAUTHORISED, _) if failure::is_login_missing(&failure) => {
                 let mut error = self.failed(call, failure);
                 if let Error::Rpc(error) = &mut error {
                     error.hint = self.login_of_another().map(Into::into);
                 }
                 error
             }
+            (UNAUTHORISED, _) => self.of_service(Error::Rpc(RpcError {
+                rpc_code: Some(failure.code),
+                data: failure.data,
+                ..RpcError::new(RpcErrorKind::Other, failure.message)
+            })),
             (_, Call::Prompt(_)) => self.of_service(self.failed(call, failure)),
             _ => self.failed(call, failure),
         }
@@ -772,13 +786,4 @@ impl Acp {
         }
         Error::Rpc(error)
     }
-}
-
-fn busy(failure: &RpcFailure) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Data {
-        code: String,
-    }
-    let data = failure.data.as_ref().and_then(|data| data.decode::<Data>().ok());
-    data.is_some_and(|data| data.code == "turn.agent_busy")
 }

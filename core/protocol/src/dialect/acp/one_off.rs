@@ -6,7 +6,7 @@ use agent_client_protocol_schema::v1 as acp;
 use serde_json::{Value, json};
 
 use super::login::{Login, shown, ways_of};
-use super::opening::{self, UNAUTHORISED};
+use super::opening;
 use super::{AuthMethod, failure};
 use crate::dialect::{InitializeParams, agent_name};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
@@ -80,7 +80,7 @@ impl OneOff {
                 self.stage = Stage::Asked;
                 Ok(Next::Ask(self.question.clone()))
             }
-            (Stage::Asked, Err(failure)) if failure.code == UNAUTHORISED && self.way.is_some() => {
+            (Stage::Asked, Err(failure)) if self.way.is_some() && failure::is_login_missing(&failure) => {
                 self.stage = Stage::LoggingIn;
                 Ok(Next::Ask(("authenticate", json!({"methodId": self.way.take()}))))
             }
@@ -104,7 +104,7 @@ impl OneOff {
     }
 
     fn refused(&self, failure: RpcFailure) -> Error {
-        let is_login = failure.code == UNAUTHORISED || matches!(self.stage, Stage::LoggingIn);
+        let is_login = failure::is_login_missing(&failure) || matches!(self.stage, Stage::LoggingIn);
         let RpcFailure { code, message, data } = failure::with_details(failure);
         let kind = if is_login { RpcErrorKind::AuthExpired } else { RpcErrorKind::Other };
         let methods = if is_login { Arc::clone(&self.methods) } else { Arc::default() };

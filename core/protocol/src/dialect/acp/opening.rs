@@ -115,7 +115,7 @@ impl Acp {
                 self.greeted(answer).map(|(method, params)| Some(self.request(id, method, &params)))
             }
             (Stage::Session, Ok(answer)) => self.has_session(answer).map(|()| self.next_after_session(id)),
-            (Stage::Session, Err(failure)) if failure.code == UNAUTHORISED && self.login.is_some() => {
+            (Stage::Session, Err(failure)) if self.login.is_some() && failure::is_login_missing(failure) => {
                 Ok(self.log_in(id))
             }
             (Stage::Login(_), Ok(_)) => Ok(self.open_again(id)),
@@ -317,7 +317,7 @@ impl Acp {
         }
         match (&self.stage, *code) {
             (Stage::Login(login), _) => self.login_refused(&login.way, failure),
-            (_, UNAUTHORISED) => {
+            (_, UNAUTHORISED) if failure::is_login_missing(failure) => {
                 let agent = agent_name(self.server.as_ref(), NAME);
                 let message = message.trim_end_matches('.');
                 let mut hint = self.login_of_another().unwrap_or_else(|| {
@@ -349,8 +349,10 @@ impl Acp {
             )),
             (Stage::Setting(option, _), INVALID_PARAMS) => invalid_option(*option, message.clone()),
             (Stage::Session, _) if self.params.session_id.is_some() => {
-                let mut error = rpc(RpcErrorKind::Other, message.clone());
-                if let Error::Rpc(error) = &mut error {
+                let mut error = self.of_service(rpc(RpcErrorKind::Other, message.clone()));
+                if let Error::Rpc(error) = &mut error
+                    && error.kind == RpcErrorKind::Other
+                {
                     error.hint = Some(
                         "an agent of ACP makes the ids of sessions itself: leave `session_id` out to open a new session, \
                          or pass the `id` of an earlier one"

@@ -58,7 +58,8 @@ impl Child {
     }
 
     /// Adopts the state, and returns the event for it. `None` if the turn of the subagent neither begins nor ends.
-    fn set_state(&mut self, update: &Map<String, Value>) -> Option<Event> {
+    /// `results` gets the results of tool calls that have not ended with it.
+    fn set_state(&mut self, update: &Map<String, Value>, results: &mut Vec<Event>) -> Option<Event> {
         let state = match update.get("state")? {
             Value::Null => {
                 self.state = None;
@@ -77,6 +78,10 @@ impl Child {
             }
             "idle" if self.acp.prompting => {
                 self.acp.end_turn();
+                let reason = state.get("stopReason").and_then(Value::as_str);
+                let is_failure = reason.is_none_or(|reason| reason != "end_turn");
+                results.extend(self.acp.tools.unfinished(is_failure).into_iter().map(|(event, _)| event));
+                self.acp.tools.clear();
                 self.asked.clear();
                 let mut end = TurnEnd { synthesized: Some(true), extra: Default::default() };
                 if let Some(reason) = state.get("stopReason").filter(|reason| reason.is_string()) {
@@ -257,7 +262,11 @@ impl Acp {
         {
             child.acp.params.work_dir = path.to_owned();
         }
-        let event = child.set_state(&update).unwrap_or_else(|| unknown(UPDATE, text, None));
+        let mut results = Vec::new();
+        let event = child.set_state(&update, &mut results).unwrap_or_else(|| unknown(UPDATE, text, None));
+        for result in results {
+            self.subagent_event(session, &child, result, None, all);
+        }
         self.subagent_event(session, &child, event, meta, all);
         self.family().all.insert(session.to_owned(), child);
     }

@@ -13,11 +13,13 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use self::late::ReportedEnd;
-use super::{Acp, content, meta, updates};
+use super::{Acp, content, failure, meta, updates};
 use crate::dialect::{CallDetails, Incoming};
 use crate::json::scan::for_each_member;
 use crate::json::{Key, of_text, parsed_object};
-use crate::messages::{DisplayBlock, FunctionCall, ToolCall, ToolCallPart, ToolKind, ToolResult, ToolReturnValue};
+use crate::messages::{
+    DisplayBlock, Event, FunctionCall, ToolCall, ToolCallPart, ToolKind, ToolResult, ToolReturnValue,
+};
 
 mod late;
 
@@ -31,6 +33,9 @@ const MAX_DETAILS: usize = 64;
 const LOCATION: usize = 200;
 /// The limit of the text of a title or path that is remembered, in bytes.
 const MAX_DETAIL: usize = 16 << 10;
+
+/// The message in the result of a call that has not ended with its turn.
+const UNFINISHED: &str = "the turn ended before the call did; the output is what the call had shown";
 
 /// The tool calls of a turn, oldest first.
 #[derive(Debug, Default)]
@@ -86,11 +91,14 @@ struct Call {
     meta: meta::Gathered,
     /// The newest content, without changes of files.
     content: Vec<ToolCallContent>,
+    /// The newest raw output with a text, of an update before the end.
+    raw_output: Option<Value>,
     display: Vec<DisplayBlock>,
     /// The hashes of the changes in `display`.
     displayed: HashSet<u64>,
-    /// The sizes of `about` and `content`, and of `display`, in bytes.
+    /// The sizes of `about`, `content`, the raw output and `display`, in bytes.
     about_size: usize,
+    raw_size: usize,
     content_size: usize,
     display_size: usize,
     /// The size of the call, as it was counted last.
@@ -183,13 +191,15 @@ fn has_plain_items(content: &str) -> bool {
 /// and content without a known form becomes text. `None` if the update is not an object.
 pub(super) fn readable(update: &str) -> Option<String> {
     let mut update = parsed_object(update)?;
-    let status = match update.get("status").and_then(Value::as_str).unwrap_or_default() {
-        "cancelled" | "canceled" | "error" | "errored" | "aborted" | "rejected" | "denied" | "timeout" => "failed",
-        "success" | "succeeded" | "complete" | "done" | "finished" => "completed",
-        "running" | "started" => "in_progress",
-        other => other,
-    };
-    if update.contains_key("status") {
+    if let Some(Value::String(status)) = update.get("status") {
+        let word = failure::in_snake_case(status);
+        let status = match &*word {
+            "cancelled" | "canceled" | "error" | "errored" | "failure" | "aborted" | "rejected" | "denied"
+            | "timeout" | "timed_out" | "interrupted" | "killed" | "refused" => "failed",
+            "success" | "successful" | "succeeded" | "complete" | "done" | "finished" | "ok" => "completed",
+            "running" | "started" | "executing" => "in_progress",
+            word => word,
+        };
         let status = status.to_owned();
         update.insert("status".to_owned(), status.into());
     }
@@ -270,6 +280,11 @@ impl Tools {
                 "the open tool calls are too many or too large: the oldest are forgotten, and rules ask about further ones"
             );
         }
+    }
+
+    /// Returns the results of the calls that have shown output, but have not ended with the turn, and their sizes.
+    pub(super) fn unfinished(&mut self, is_failure: bool) -> Vec<(Event, usize)> {
+        self.calls.iter_mut().filter_map(|call| call.end_unfinished(is_failure)).collect()
     }
 
     fn find(&mut self, id: &str) -> Option<&mut Call> {
@@ -377,6 +392,7 @@ impl Call {
             + self.meta.size()
             + self.about_size
             + self.content_size
+            + self.raw_size
             + self.display_size
     }
 
@@ -657,6 +673,7 @@ impl Acp {
             call.about_size = locations.iter().map(size).sum();
             call.about.insert("locations".to_owned(), json!(locations));
         }
+        let has_text = raw_output.as_ref().is_some_and(has_text);
         let content = content.map(|content| call.take_content(content));
         if call.is_known_by_texts() && content.as_deref().is_some_and(|content| content::text(content).is_some()) {
             call.note_replaced();
@@ -673,10 +690,16 @@ impl Acp {
         match content {
             // Content beside the arguments may show them. Other content is output.
             Some(content) if arguments.as_deref().is_some_and(|input| shows_arguments(&content, input, ends)) => {}
+            // An end without content takes back nothing.
+            Some(content) if ends && content.is_empty() && !has_text => {}
             Some(content) => call.keep_content(content),
             // The content that was displayed during the run is not the final output.
-            None if ends && raw_output.is_some() => call.keep_content(Vec::new()),
+            None if ends && has_text => call.keep_content(Vec::new()),
             None => {}
+        }
+        if let Some(raw) = raw_output.as_ref().filter(|_| has_text && !ends) {
+            call.raw_size = raw.to_string().len();
+            call.raw_output = Some(raw.clone());
         }
         if let Some(arguments) = arguments {
             self.take_arguments(id, &arguments, all);
@@ -777,6 +800,14 @@ impl Acp {
 
     fn end_call(&mut self, id: &str, failed: bool, raw_output: Option<Value>, all: &mut Vec<Incoming>) {
         let Some(call) = self.tools.find(id) else { return };
+        all.push(Incoming::event(call.end(failed, raw_output)));
+    }
+}
+
+impl Call {
+    /// Ends the call, and returns its result.
+    fn end(&mut self, failed: bool, raw_output: Option<Value>) -> ToolResult {
+        let call = self;
         call.ended = true;
         let mut extras = std::mem::take(&mut call.about);
         if let Some(title) = call.title.take() {
@@ -784,10 +815,12 @@ impl Acp {
         }
         let content = std::mem::take(&mut call.content);
         let meta = call.meta.take();
+        let shown = call.raw_output.take();
+        let raw_output = if shown.is_some() && !raw_output.as_ref().is_some_and(has_text) { shown } else { raw_output };
         let output = content::output(raw_output, content);
         call.reported_end = ReportedEnd::new(failed, &output);
         let mut result = ToolResult {
-            tool_call_id: id.to_owned(),
+            tool_call_id: call.id.clone(),
             return_value: ToolReturnValue {
                 is_error: failed,
                 output,
@@ -799,10 +832,32 @@ impl Acp {
             extra: Default::default(),
             tool_call: Default::default(),
         };
-        (call.about_size, call.content_size, call.display_size) = (0, 0, 0);
+        (call.about_size, call.content_size, call.raw_size, call.display_size) = (0, 0, 0, 0);
         call.ended_with = hash_of(&std::mem::take(&mut call.arguments));
         meta::put(&mut result.extra, meta);
-        all.push(Incoming::event(result));
+        result
+    }
+
+    /// Returns the result of a call that has not ended with its turn. `None` if it has shown no output.
+    fn end_unfinished(&mut self, is_failure: bool) -> Option<(Event, usize)> {
+        if self.ended || (self.content.is_empty() && self.raw_output.is_none()) {
+            return None;
+        }
+        let size = self.size();
+        let mut result = self.end(is_failure, None);
+        result.return_value.message = UNFINISHED.to_owned();
+        result.extra.insert("synthesized", json!(true));
+        Some((result.into(), size))
+    }
+}
+
+/// Returns whether a raw output has a text.
+fn has_text(raw: &Value) -> bool {
+    match raw {
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => items.iter().any(has_text),
+        Value::Object(members) => members.values().any(has_text),
+        _ => false,
     }
 }
 
@@ -886,6 +941,7 @@ mod tests {
         call(&mut acp, 100, "small");
         assert!(acp.tools.details("call 100").is_incomplete);
         acp.end_turn();
+        acp.tools.clear();
         assert_eq!(acp.tools.kept.bytes.load(Relaxed), 0);
         acp.begin_turn();
         call(&mut acp, 101, "small");

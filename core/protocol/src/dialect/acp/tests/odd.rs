@@ -103,7 +103,14 @@ fn words_for_the_end_of_a_turn_are_read() {
     for (word, ended, when_cancelled) in [
         ("end_turn", "finished", "cancelled"),
         ("max_tokens", "truncated", "truncated"),
-        ("MAX_TOKENS", "truncated", "cancelled"),
+        ("MAX_TOKENS", "truncated", "truncated"),
+        ("maxTokens", "truncated", "truncated"),
+        ("endTurn", "finished", "cancelled"),
+        ("model_context_window_exceeded", "truncated", "cancelled"),
+        ("overloaded", "llm_service_error", "cancelled"),
+        ("rate_limit", "llm_service_error", "cancelled"),
+        ("serverError", "llm_service_error", "cancelled"),
+        ("context_length_exceeded", "context_too_long", "cancelled"),
         ("length", "truncated", "cancelled"),
         ("content_filter", "refused", "cancelled"),
         ("canceled", "cancelled", "cancelled"),
@@ -120,5 +127,168 @@ fn words_for_the_end_of_a_turn_are_read() {
             let end = player.trace.last().unwrap();
             assert!(end.starts_with(&format!("turn {expected}")), "{word} {cancels}: {end}");
         }
+    }
+}
+
+#[test]
+fn error_beside_the_reason_ends_the_turn() {
+    for (answered, ended) in [
+        (
+            json!({"_meta": {"codebuddy.ai/errorMessage": "429 quota exceeded"}}),
+            "llm_service_error: 429 quota exceeded",
+        ),
+        (json!({"_meta": {"error": {"message": "Overloaded", "status": 529}}}), "llm_service_error: Overloaded"),
+        (json!({"error": "API Error: 529 Overloaded"}), "llm_service_error: API Error: 529 Overloaded"),
+        (
+            json!({"lastError": {"kind": "novel"}}),
+            "rpc_error: the agent ended the turn with an error: {\"kind\":\"novel\"}",
+        ),
+        (json!({"error": null, "_meta": {"isError": false, "error": "", "errors": 0}}), "finished"),
+        (json!({"stopReason": "cancelled", "error": "aborted"}), "cancelled"),
+    ] {
+        let mut player = prompted();
+        let mut result = json!({"stopReason": "end_turn"});
+        result.as_object_mut().unwrap().extend(answered.as_object().unwrap().clone());
+        player.hear(&answer(2, result));
+        let end = player.trace.last().unwrap();
+        assert!(end.starts_with(&format!("turn {ended}")), "{answered}: {end}");
+    }
+}
+
+#[test]
+fn error_after_a_cancel_that_says_so_is_the_cancelled_turn() {
+    for (error, ended) in [
+        (json!({"message": "x", "data": {"name": "MessageAbortedError"}}), "cancelled"),
+        (json!({"message": "x", "data": {"name": "AbortError"}}), "cancelled"),
+        (json!({"message": "x", "data": {"code": "ABORT_ERR"}}), "cancelled"),
+        (json!({"message": "stopped by user"}), "cancelled"),
+        (json!({"message": "aborted"}), "cancelled"),
+        (json!({"message": "no disk"}), "rpc_error"),
+    ] {
+        let mut player = prompted();
+        player.connection.cancel(1, player.now);
+        let mut error = error;
+        error["code"] = json!(-32603);
+        player.hear(&json!({"jsonrpc": "2.0", "id": 2, "error": error}).to_string());
+        let end = player.trace.last().unwrap();
+        assert!(end.starts_with(&format!("turn {ended}")), "{error}: {end}");
+    }
+}
+
+#[test]
+fn code_of_a_missing_login_has_other_meanings() {
+    for (message, data, ended) in [
+        ("API Error: 529 Overloaded", json!(null), "llm_service_error"),
+        ("Server error", json!({"status": 429, "retry_after": 5}), "llm_service_error"),
+        ("prompt is too long: 208310 tokens > 200000 maximum", json!(null), "context_too_long"),
+        ("Already processing a prompt", json!(null), "turn_in_progress"),
+        ("Connection is not initialized", json!(null), "rpc_error"),
+        ("Server error", json!(null), "auth_expired"),
+        ("Authentication required", json!(null), "auth_expired"),
+    ] {
+        let error = json!({"jsonrpc": "2.0", "error": {"code": -32000, "message": message, "data": data}});
+        let with_id = |id: u64| {
+            let mut error = error.clone();
+            error["id"] = json!(id);
+            error.to_string()
+        };
+        let mut player = prompted();
+        player.hear(&with_id(2));
+        let end = player.trace.last().unwrap();
+        assert!(end.starts_with(&format!("turn {ended}")), "{message}: {end}");
+        let mut player = Player::new(params());
+        player.hear(&initialized(json!({})).to_string());
+        player.hear(&with_id(1));
+        let end = player.trace.last().unwrap();
+        let ended = ended.replace("turn_in_progress", "rpc_error");
+        assert!(end.starts_with(&format!("not opened: {ended}")), "{message}: {end}");
+    }
+}
+
+#[test]
+fn shown_output_stays() {
+    let text = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+    for (shown, end, result) in [
+        (json!({"content": text("a")}), json!({"rawOutput": {"exit_code": 0}}), "ok \"a\""),
+        (json!({"content": text("a")}), json!({"rawOutput": {}}), "ok \"a\""),
+        (json!({"content": text("a")}), json!({"rawOutput": ""}), "ok \"a\""),
+        (json!({"content": text("a")}), json!({"content": []}), "ok \"a\""),
+        (json!({"content": text("a")}), json!({"rawOutput": "b"}), "ok \"b\""),
+        (json!({"rawOutput": "a"}), json!({}), "ok \"a\""),
+        (json!({"rawOutput": "a"}), json!({"rawOutput": {"exit_code": 0}}), "ok \"a\""),
+        (json!({"rawOutput": "a"}), json!({"content": text("b")}), "ok \"b\""),
+        (json!({"content": text("a")}), json!({"status": "COMPLETED"}), "ok \"a\""),
+        (json!({"content": text("a")}), json!({"status": "timed_out"}), "failed \"a\""),
+        (json!({"content": text("a")}), json!({"status": "timedOut"}), "failed \"a\""),
+        (json!({"content": text("a")}), json!({"status": "canceled"}), "failed \"a\""),
+    ] {
+        let updated = |fields: &Value| {
+            let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t"});
+            update.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            update
+        };
+        let mut last = json!({"status": "completed"});
+        last.as_object_mut().unwrap().extend(end.as_object().unwrap().clone());
+        let call = json!({"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T"});
+        assert_eq!(
+            heard(&[call, updated(&shown), updated(&last)])[1..],
+            [format!("result t {result}")],
+            "{shown} {end}"
+        );
+    }
+}
+
+#[test]
+fn output_of_an_unfinished_call_precedes_the_end_of_the_turn() {
+    let call = json!({"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T", "kind": "execute"});
+    let shown = |fields: Value| {
+        let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "in_progress"});
+        update.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        update
+    };
+    let content = json!({"content": [{"type": "content", "content": {"type": "text", "text": "a"}}]});
+    let said = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "done"}});
+    for (fields, end, result) in [
+        (content.clone(), json!({"result": {"stopReason": "end_turn"}}), Some("ok")),
+        (json!({"rawOutput": {"output": "a"}}), json!({"result": {"stopReason": "end_turn"}}), Some("ok")),
+        (content.clone(), json!({"error": {"code": -32603, "message": "Overloaded"}}), Some("failed")),
+        (content.clone(), json!({"result": {"stopReason": "cancelled"}}), Some("failed")),
+        // The agent exits.
+        (content, json!(null), Some("failed")),
+        (json!({}), json!({"result": {"stopReason": "end_turn"}}), None),
+    ] {
+        let mut player = prompted();
+        for line in [&call, &shown(fields.clone()), &said] {
+            player.hear(&update(line.clone()));
+        }
+        player.trace.clear();
+        let mut outcome = None;
+        if end.is_null() {
+            player.connection.close(&Error::session_closed());
+        } else {
+            let mut line = end.clone();
+            line["id"] = json!(2);
+            line["jsonrpc"] = json!("2.0");
+            player.connection.handle_line(line.to_string().as_bytes(), player.now);
+        }
+        let mut trace = Vec::new();
+        while let Some(output) = player.connection.poll_output() {
+            match output {
+                Output::Event { scope, event, .. } => trace.push(told(scope, &event)),
+                Output::TurnEnded { outcome: ended, .. } => {
+                    outcome =
+                        Some(ended.map_or_else(|error| error.result().cloned().expect("a result"), |result| *result));
+                }
+                _ => {}
+            }
+        }
+        let expected = result.map(|result| format!("result t {result} "));
+        let first = trace.first().filter(|first| expected.as_ref().is_some_and(|expected| first.starts_with(expected)));
+        assert_eq!(first.is_some(), result.is_some(), "{trace:?}");
+        let outcome = outcome.expect("an end");
+        let record = &outcome.tool_calls[0];
+        assert_eq!((record.is_error, record.duration), (None, None), "{fields} {end}");
+        assert_eq!(record.output.is_some(), result.is_some(), "{fields} {end}");
+        assert_eq!(outcome.text, "done", "{fields} {end}");
     }
 }
