@@ -93,6 +93,11 @@ impl Sessions {
             }
             return self.route(rest, io, now);
         }
+        if matches!(message, Message::Invalid(_))
+            && jsonrpc::for_each_of_batch(line, |message| self.route(message, io, now))
+        {
+            return;
+        }
         if self.fails_echoed_call(&message) {
             return;
         }

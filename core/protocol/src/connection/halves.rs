@@ -8,9 +8,16 @@ use crate::messages::{ContentPart, Event, SubagentEvent, ToolCallPart};
 /// What stands for half of a character in the text of an event.
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
+/// The limit of texts that wait for the other half of a character. Agents that work in parallel write several texts.
+const MAX_WAITING: usize = 16;
+
+/// The halves of characters that wait for their other halves, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Halves(Vec<Half>);
+
 /// Half of a character at the end of a piece, which was taken off. The next piece may begin with the other half.
 #[derive(Debug)]
-pub(super) struct Half {
+struct Half {
     /// The piece with nothing but the replacement, for the case that the other half never comes.
     event: Box<Event>,
     high: u16,
@@ -97,8 +104,11 @@ fn follows(event: &Event, before: &Event) -> Follows {
     if agent != of {
         return Follows::Between;
     }
+    // A message with an id can continue after something else.
+    let is_named = message_id(before).is_some() && !matches!(event, Event::TurnEnd(_) | Event::StepBegin(_));
     match (event, kind(event)) {
         (Event::StatusUpdate(_) | Event::Unknown(_), _) => Follows::Between,
+        (_, own) if is_named && own != kind(before) => Follows::Between,
         (Event::ToolCall(_), _) => Follows::AnotherText,
         (Event::ContentPart(part), own) if own == kind(before) && part.message_id() != message_id(before) => {
             Follows::AnotherText
@@ -125,13 +135,12 @@ impl Connection {
         }
         let halves = if is_cut(&mut event) { rewrite(line, Huge::Kept).map(|read| read.halves) } else { None };
         let halves = halves.unwrap_or_default();
-        if let Some(half) = self.half.take() {
+        for half in self.half.take().unwrap_or_default().0 {
             match follows(&event, &half.event) {
-                Follows::Between => self.half = Some(half),
-                Follows::AnotherText => {
-                    self.half = Some(half);
-                    self.deliver_half();
-                }
+                Follows::Between => self.keep_half(half),
+                Follows::AnotherText => self.deliver(half),
+                // An empty piece is not the other half.
+                Follows::SameText if event.piece_mut().is_some_and(|text| text.is_empty()) => self.keep_half(half),
                 Follows::SameText => {
                     if let Some(text) = event.piece_mut() {
                         let low = halves.leading.filter(|_| text.starts_with(REPLACEMENT));
@@ -148,14 +157,27 @@ impl Connection {
         };
         text.pop();
         let is_empty = text.is_empty();
-        self.deliver_half();
-        self.half = Some(Box::new(Half { event: Box::new(replacement_piece(&event)), high }));
+        self.keep_half(Half { event: Box::new(replacement_piece(&event)), high });
         (!is_empty || !is_only_text(&event)).then_some(event)
     }
 
-    /// Delivers a half whose other half did not come.
+    fn keep_half(&mut self, half: Half) {
+        let waiting = &mut self.half.get_or_insert_default().0;
+        waiting.push(half);
+        if waiting.len() > MAX_WAITING {
+            let oldest = waiting.remove(0);
+            self.deliver(oldest);
+        }
+    }
+
+    /// Delivers the halves whose other halves did not come.
     pub(super) fn deliver_half(&mut self) {
-        let Some(half) = self.half.take() else { return };
+        for half in self.half.take().unwrap_or_default().0 {
+            self.deliver(half);
+        }
+    }
+
+    fn deliver(&mut self, half: Half) {
         let size = std::mem::size_of::<Event>();
         self.process_event(&half.event);
         self.push_event(half.event, size);

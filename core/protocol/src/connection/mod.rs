@@ -231,7 +231,7 @@ pub struct Connection {
     /// Whether parts of the answer can be outputs without an event.
     passes_texts: bool,
     /// Half of a character at the end of the last piece of a text.
-    half: Option<Box<halves::Half>>,
+    half: Option<Box<halves::Halves>>,
     transmit: Vec<u8>,
     outputs: VecDeque<Output>,
     /// `None` before the first update.

@@ -146,8 +146,36 @@ fn read_welcome(json: &str) -> std::result::Result<(InitializeResult, Option<Ser
     Ok((result, is_named.then_some(server)))
 }
 
-/// Renames types and fields with former names.
+/// Reads the result of a tool whose optional parts are absent or of another type.
+fn tool_result(payload: &str) -> Option<Event> {
+    let mut result = parsed_object(payload)?;
+    let value = result.get_mut("return_value")?.as_object_mut()?;
+    let is_error = match value.get("is_error") {
+        Some(Value::String(word)) => word.eq_ignore_ascii_case("true"),
+        other => other.and_then(Value::as_bool).unwrap_or_default(),
+    };
+    value.insert("is_error".to_owned(), is_error.into());
+    for (name, has_parts) in [("message", false), ("output", true)] {
+        let text = match value.remove(name) {
+            None | Some(Value::Null) => "".into(),
+            Some(text @ Value::String(_)) => text,
+            Some(parts @ Value::Array(_)) if has_parts => parts,
+            Some(other) => other.to_string().into(),
+        };
+        value.insert(name.to_owned(), text);
+    }
+    let event = Event::decode("ToolResult", &Value::Object(result).to_string());
+    matches!(event, Event::ToolResult(_)).then_some(event)
+}
+
+/// Renames types and fields with former names, and reads results of tools leniently.
 fn rename_former_names(event: &mut Event) {
+    if let Event::Unknown(unknown) = event
+        && unknown.kind == "ToolResult"
+        && let Some(result) = tool_result(unknown.payload.get())
+    {
+        *event = result;
+    }
     if let Event::Unknown(unknown) = event
         && unknown.kind == "ApprovalRequestResolved"
     {

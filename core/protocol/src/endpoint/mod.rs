@@ -177,6 +177,9 @@ pub struct Endpoint {
     asked: Asked,
     /// Whether the agent has `session/close`.
     can_close: bool,
+    /// Whether the process has had a connection, and several.
+    has_had_one: bool,
+    is_shared: bool,
     /// Connections that left while their session was being opened.
     abandoned: BTreeSet<ConnectionKey>,
     /// Lines of sessions whose id is not known yet, with the session's id.
@@ -202,6 +205,8 @@ impl Endpoint {
 
     /// Adds a connection.
     pub fn attach(&mut self, key: ConnectionKey) {
+        self.is_shared |= self.has_had_one;
+        self.has_had_one = true;
         self.connections.insert(Slot {
             key,
             session: None,
@@ -317,6 +322,13 @@ impl Endpoint {
             Message::Response { id: None, outcome: Err(failure) } if matches!(self.asked, Asked::By(..)) => {
                 return self.handshake_answered(Err(failure));
             }
+            // Any of the connections may have sent the request.
+            Message::Response { id: None, outcome: Err(failure) } if self.connections.0.len() > 1 => {
+                if let Some(count) = self.repeats.count("refusal") {
+                    tracing::warn!(code = failure.code, count, "the agent could not read a line of this SDK");
+                }
+                return Route::Nowhere;
+            }
             // A connection logs invalid messages.
             Message::Response { id: None, .. } | Message::Invalid(_) => return self.oldest(None),
             Message::Request { id, params, .. } => (Some(*id), *params),
@@ -327,7 +339,7 @@ impl Endpoint {
             Message::Notification { method, .. } if method == "$/cancel_request" => return self.all(),
             Message::Notification { params, .. } => (None, *params),
         };
-        let named = params.text(self.names.in_params());
+        let named = params.id(self.names.in_params());
         let named = if self.names == SessionNames::KimiWeb { named.or_else(|_| in_payload(&params)) } else { named };
         let session = match named {
             Ok(session) => session,
@@ -377,6 +389,10 @@ impl Endpoint {
         if self.is_naming() && has_space {
             self.kept.push((session, line.to_owned()));
             return Route::Nowhere;
+        }
+        // With one session in the process, it is a session that the agent has made for it.
+        if self.names == SessionNames::Acp && !self.is_shared && request.is_none() {
+            return self.oldest(None);
         }
         self.nowhere(request)
     }

@@ -113,19 +113,34 @@ fn message_is_routed_by_session_id() {
 }
 
 #[test]
+fn message_of_unknown_session_goes_to_the_only_connection_ever() {
+    let mut endpoint = Endpoint::default();
+    let id = opening(&mut endpoint, 0);
+    assert_eq!(hear(&mut endpoint, &answer(id, named("a"))), heard(Route::Named(0, vec![])));
+    endpoint.set_opening(0, None).expect("nothing to refuse");
+    assert_eq!(hear(&mut endpoint, &update("c", 3)), heard(Route::To(0)));
+    assert_eq!(hear(&mut endpoint, &ask(json!("x"), "c")), refused(json!("x")));
+}
+
+#[test]
 fn message_without_session_goes_to_oldest_connection() {
     let mut endpoint = two();
     let messages = [
         json!({"jsonrpc": "2.0", "method": "_kimi/news", "params": {}}),
         json!({"jsonrpc": "2.0", "id": 3, "method": "unheard/of"}),
-        json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "what?"}}),
         json!([1]),
     ];
+    // Any of the connections may have sent what the agent could not read.
+    let unread = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "what?"}});
+    assert_eq!(hear(&mut endpoint, &unread), heard(Route::Nowhere));
     for message in &messages {
         assert_eq!(hear(&mut endpoint, message), heard(Route::To(0)), "{message}");
     }
     endpoint.remove(0);
     assert_eq!(hear(&mut endpoint, &messages[0]), heard(Route::To(1)));
+    assert_eq!(hear(&mut endpoint, &unread), heard(Route::To(1)));
+    // It has had another session, whose late messages these may be.
+    assert_eq!(hear(&mut endpoint, &update("c", 3)), heard(Route::Nowhere));
     endpoint.remove(1);
     assert_eq!(hear(&mut endpoint, &messages[1]), refused(json!(3)));
 }

@@ -16,7 +16,7 @@ pub mod framing;
 mod noise;
 pub mod relayed;
 
-pub use noise::split;
+pub use noise::{for_each_of_batch, split};
 
 /// A message of JSON-RPC, borrowed from its line. Parameters and results are slices of the line, not yet decoded.
 #[derive(Clone, Debug)]
@@ -224,6 +224,17 @@ impl<'a> Params<'a> {
             Ok(())
         });
         read.map(|()| found).map_err(|NotJson| "not JSON".to_owned())
+    }
+
+    /// Returns a member that is an id: a string, or a number as text.
+    ///
+    /// # Errors
+    /// Returns a problem if the member is missing or neither.
+    pub fn id(&self, name: &str) -> Result<Cow<'a, str>, String> {
+        match self.member(name)? {
+            Some(number) if number.starts_with(|first: char| first.is_ascii_digit()) => Ok(plain_id(number)),
+            _ => self.text(name),
+        }
     }
 
     /// Returns a member that is a string.

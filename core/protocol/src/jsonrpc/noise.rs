@@ -70,6 +70,31 @@ pub fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(line.split_at(line.len() - scanner.rest().len()))
 }
 
+/// Calls `found` with each object of a batch, which is a list of messages. Returns whether the line is a batch with a message.
+pub fn for_each_of_batch(line: &[u8], mut found: impl FnMut(&[u8])) -> bool {
+    let Ok(text) = std::str::from_utf8(line) else { return false };
+    let each = |found: &mut dyn FnMut(&str)| {
+        let mut scanner = Scanner::new(text);
+        scanner.peek() == Some(b'[')
+            && scanner
+                .items(|scanner| {
+                    found(scanner.value()?);
+                    Ok(())
+                })
+                .is_ok()
+            && scanner.end().is_ok()
+    };
+    // A line that is damaged behind its first messages is no batch.
+    let mut has_message = false;
+    each(&mut |item| has_message |= item.starts_with('{'))
+        && has_message
+        && each(&mut |item| {
+            if item.starts_with('{') {
+                found(item.as_bytes());
+            }
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +132,23 @@ mod tests {
         assert_eq!(split(r#" {"a":1} {"b":1} "#), Some([r#" {"a":1} "#.into(), r#"{"b":1} "#.into()]));
         for line in [r#"{"a":1}"#, r#"{"a":1} x"#, r#"{"a":1"#, "{}[]", "[]{}", "1{}", ""] {
             assert_eq!(split(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn batch_has_messages() {
+        let batch = |line: &str| {
+            let mut found = Vec::new();
+            let is_batch =
+                for_each_of_batch(line.as_bytes(), |item| found.push(String::from_utf8_lossy(item).into_owned()));
+            is_batch.then_some(found)
+        };
+        assert_eq!(
+            batch(r#" [{"a":"]"}, {"b":[1]},2,[{}]] "#),
+            Some(vec![r#"{"a":"]"}"#.into(), r#"{"b":[1]}"#.into()])
+        );
+        for line in ["[]", "[1]", "{}", "[{},", "[{}]x", "", "[info] started"] {
+            assert_eq!(batch(line), None, "{line}");
         }
     }
 

@@ -117,3 +117,35 @@ fn cancel_without_turn_does_nothing() {
     peer.cancel(1);
     assert_eq!(peer.said(), ["prompt"]);
 }
+
+#[test]
+fn error_after_a_cancel_that_says_so_is_the_cancelled_turn() {
+    for (code, message, ended) in [
+        (-32603, "CancelledError()", "turn 1 cancelled"),
+        (-32003, "Request was aborted", "turn 1 cancelled"),
+        (-32003, "overloaded", "turn 1 llm_service_error"),
+    ] {
+        let mut peer = Peer::open();
+        peer.prompt(1);
+        peer.cancel(1);
+        peer.answer("cancel", &json!({}));
+        let id = peer.id_of("prompt");
+        peer.line(&json!({"id": id, "error": {"code": code, "message": message}}));
+        assert_eq!(peer.trace().last().map(String::as_str), Some(ended), "{message}");
+    }
+}
+
+#[test]
+fn error_without_id_ends_the_only_call() {
+    let refusal = json!({"id": null, "error": {"code": -32700, "message": "Parse error"}});
+    let mut peer = Peer::open();
+    peer.prompt(1);
+    peer.line(&refusal);
+    assert_eq!(peer.trace().last().map(String::as_str), Some("turn 1 rpc_error"));
+    // With several calls, any of them may be meant.
+    peer.prompt(2);
+    peer.cancel(2);
+    peer.trace();
+    peer.line(&refusal);
+    assert_eq!(peer.trace(), [""; 0]);
+}

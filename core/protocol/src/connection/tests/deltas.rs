@@ -84,3 +84,27 @@ fn versions_compare_as_numbers() {
     // The answer decides about hooks, not the version.
     assert!(can("1.10").hooks.is_empty());
 }
+
+#[test]
+fn results_of_tools_need_no_optional_parts() {
+    for (value, output, is_error) in [
+        (json!({"is_error": false, "output": "a"}), "a", false),
+        (json!({"output": "a", "message": ""}), "a", false),
+        (json!({"is_error": true, "output": null, "message": "no"}), "", true),
+        (json!({"is_error": false, "output": {"a": 1}, "message": null}), "{\"a\":1}", false),
+        (json!({"is_error": "true", "output": "a", "message": 5}), "a", true),
+    ] {
+        let mut peer = Peer::open();
+        let result = json!({"tool_call_id": "t", "return_value": value});
+        peer.event("ToolResult", &result);
+        peer.event("SubagentEvent", &json!({"event": {"type": "ToolResult", "payload": result}}));
+        for event in events(&mut peer) {
+            let event = if let Event::SubagentEvent(subagent) = event { *subagent.event } else { event };
+            let Event::ToolResult(result) = event else { panic!("{event:?}") };
+            assert_eq!((&*result.return_value.output.text(), result.return_value.is_error), (output, is_error));
+        }
+    }
+    let mut peer = Peer::open();
+    peer.event("ToolResult", &json!({"tool_call_id": "t", "return_value": 5}));
+    assert!(matches!(&events(&mut peer)[0], Event::Unknown(_)));
+}

@@ -203,6 +203,29 @@ fn halves_of_a_character_are_joined() {
     assert_eq!(texts(&[("think", high), ("text", low)]), ["(a)", "(\u{fffd})", "\u{fffd}b", "= \u{fffd}b"]);
     assert_eq!(texts(&[("think", high), ("think", low)]), ["(a)", "(\u{1f680}b)", "= "]);
     assert_eq!(texts(&[("text", r"\ud83d"), ("text", r"\ude80")]), ["\u{1f680}", "= \u{1f680}"]);
+    let joined = ["a", "", "\u{1f680}b", "= a\u{1f680}b"];
+    assert_eq!(texts(&[("text", high), ("text", ""), ("text", low)]), joined, "an empty piece between them");
+}
+
+#[test]
+fn halves_of_parallel_subagents_are_joined() {
+    let mut peer = Peer::open();
+    peer.prompt(1);
+    for (agent, text) in [("A", r"1\ud83d"), ("B", r"2\ud83d"), ("A", r"\ude80"), ("B", r"\ude80")] {
+        let event = format!(r#"{{"type":"ContentPart","payload":{{"type":"text","text":"{text}"}}}}"#);
+        let payload = format!(r#"{{"parent_tool_call_id":"{agent}","agent_id":"{agent}","event":{event}}}"#);
+        peer.text(&format!(r#"{{"method":"event","params":{{"type":"SubagentEvent","payload":{payload}}}}}"#));
+    }
+    peer.finish();
+    let text = |output| match output {
+        Output::Event { event, .. } => match *event {
+            Event::SubagentEvent(subagent) => subagent.event.text().map(str::to_owned),
+            _ => None,
+        },
+        _ => None,
+    };
+    let texts: Vec<_> = std::iter::from_fn(|| peer.next_output()).filter_map(text).collect();
+    assert_eq!(texts, ["1", "2", "\u{1f680}", "\u{1f680}"]);
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub(super) fn of_answer(answer: &Json) -> Option<RpcFailure> {
         || (word != "model_context_window_exceeded" && recognised(None, &word, None).is_some());
     is_failure.then(|| RpcFailure {
         code: INTERNAL,
-        message: format!("the agent ended the turn with the reason `{reason}`"),
+        message: format!("the agent ended the turn with the reason `{word}`"),
         data: Some(answer.clone()),
     })
 }

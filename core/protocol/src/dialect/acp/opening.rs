@@ -233,7 +233,9 @@ impl Acp {
         let unreadable =
             |reason: String| Error::Handshake(format!("the agent's answer about the session can't be read: {reason}"));
         let opened: Opened = decode_body(answer.get()).map_err(unreadable)?;
-        let session = opened.session_id.or_else(|| self.params.session_id.as_deref().map(acp::SessionId::new));
+        let number = || Some(acp::SessionId::new(answer.to_value().get("sessionId")?.as_number()?.to_string()));
+        let session =
+            opened.session_id.or_else(number).or_else(|| self.params.session_id.as_deref().map(acp::SessionId::new));
         let session = session.ok_or_else(|| unreadable("it names none".to_owned()))?;
         let options = config::listed_in(answer.get()).unwrap_or_default();
         self.config = Config::new(&options, opened.modes.as_ref(), opened.models.as_ref());
@@ -419,8 +421,13 @@ pub(super) fn server(greeting: &Json) -> Option<ServerInfo> {
 /// # Errors
 /// Returns the problem if it has no version that can be read.
 pub(super) fn greeting(body: &Json) -> std::result::Result<acp::InitializeResponse, String> {
+    let mut read = body.to_value();
+    // The types of the protocol read a text as version 0.
+    if let Some(version) = read["protocolVersion"].as_str().and_then(|text| text.trim().parse::<u16>().ok()) {
+        read["protocolVersion"] = version.into();
+        return decode_body(&read.to_string());
+    }
     decode_body(body.get()).or_else(|problem| {
-        let mut read = body.to_value();
         // Some libraries write all numbers as floating-point ones.
         let version = read.get("protocolVersion").filter(|version| version.is_f64()).and_then(whole_number);
         read["protocolVersion"] = version.ok_or(problem)?.into();

@@ -301,11 +301,14 @@ impl Permission {
     }
 }
 
-/// Reads a request whose tool call has a number as its id.
+/// Reads a request whose session or tool call has a number as its id.
 fn with_text_id(params: &str) -> Option<Asked> {
     let mut params: Value = serde_json::from_str(params).ok()?;
-    let id = params.pointer_mut("/toolCall/toolCallId").filter(|id| id.is_number())?;
-    *id = id.to_string().into();
+    for place in ["/sessionId", "/toolCall/toolCallId"] {
+        if let Some(id) = params.pointer_mut(place).filter(|id| id.is_number()) {
+            *id = id.to_string().into();
+        }
+    }
     exact(&params.to_string()).ok()
 }
 
@@ -418,8 +421,10 @@ impl Acp {
     fn approval(&self, rpc_id: &str, call_id: &str, asked: &Asked) -> ApprovalRequest {
         let fields = &asked.tool_call.fields;
         let content = fields.content.as_deref().unwrap_or_default();
-        // Mistral Vibe sends the id of the call alone.
-        let title = fields.title.as_deref().or_else(|| self.tools.title(call_id)).unwrap_or_default().to_owned();
+        // Mistral Vibe and others send the id of the call alone. Then its own title describes it, or the name of its tool.
+        let title = fields.title.as_deref().filter(|title| !title.is_empty());
+        let title = title.or_else(|| self.tools.title(call_id)).or_else(|| self.tools.name(call_id));
+        let title = title.unwrap_or_default().to_owned();
         let texts = content::texts(content).join("\n\n");
         let mut request = ApprovalRequest {
             id: request_id(rpc_id),

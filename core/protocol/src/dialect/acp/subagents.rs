@@ -106,7 +106,7 @@ impl Acp {
     pub(super) fn child_of(&self, message: &Message<'_>) -> Option<String> {
         self.children.as_ref()?;
         let (Message::Request { params, .. } | Message::Notification { params, .. }) = message else { return None };
-        let session = params.text("sessionId").ok()?;
+        let session = params.id("sessionId").ok()?;
         self.child_with(&session).map(str::to_owned)
     }
 

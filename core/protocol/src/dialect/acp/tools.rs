@@ -178,11 +178,21 @@ fn has_plain_items(content: &str) -> bool {
         kind: Key<'a>,
         #[serde(borrow)]
         content: Option<&'a RawValue>,
+        #[serde(borrow)]
+        path: Option<&'a RawValue>,
+        #[serde(borrow, rename = "oldText")]
+        old_text: Option<&'a RawValue>,
+        #[serde(borrow, rename = "newText")]
+        new_text: Option<&'a RawValue>,
     }
+    let is_text = |value: &RawValue| value.get().starts_with('"');
     let Ok(items) = serde_json::from_str::<Vec<Item<'_>>>(content) else { return false };
     items.iter().all(|item| match &*item.kind.0 {
         "content" => item.content.is_some_and(|block| serde_json::from_str::<acp::ContentBlock>(block.get()).is_ok()),
-        "diff" | "terminal" => true,
+        "diff" => {
+            item.path.is_some_and(is_text) && item.new_text.is_some_and(is_text) && item.old_text.is_none_or(is_text)
+        }
+        "terminal" => true,
         _ => false,
     })
 }
@@ -306,7 +316,7 @@ impl Tools {
     /// Returns the newest title of a call that is not only the name of its tool.
     pub(super) fn title(&self, id: &str) -> Option<&str> {
         let call = self.calls.iter().rev().find(|call| call.id == id)?;
-        call.titles.last().map(String::as_str)
+        call.titles.iter().rev().map(String::as_str).find(|title| !title.is_empty())
     }
 
     /// Returns a text that says exactly what a call would do. It includes the title, unless that is only the tool's

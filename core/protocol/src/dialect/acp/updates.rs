@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::opening::Stage;
 use super::tools::is_end;
 use super::{Acp, config, content, failure, meta, plan, subagents, tools, unknown};
 use crate::cost::money;
@@ -98,17 +99,16 @@ impl<'a> Update<'a> {
 
 impl Acp {
     pub(super) fn read_update(&mut self, params: &Params<'_>) -> Incoming {
-        let noise = |reason: String| Incoming::InvalidLine(format!("an update that is none: {reason}"));
-        let read = params.text("sessionId").and_then(|session| Update::scan(params).map(|update| (session, update)));
+        let read = params.id("sessionId").and_then(|session| Update::scan(params).map(|update| (session, update)));
         let (session, update) = match read {
             Ok(read) => read,
-            Err(error) => match params.text("sessionId") {
-                Ok(session) if !self.is_ours(&session) => return noise(format!("of another session, `{session}`")),
+            Err(error) => match params.id("sessionId") {
+                Ok(session) if !self.is_ours(&session) => return self.of_another("session/update", &session, params),
                 _ => return Incoming::event(unknown("session/update", params.to_json().get(), Some(error))),
             },
         };
         if !self.is_ours(&session) {
-            return noise(format!("of another session, `{session}`"));
+            return self.of_another("session/update", &session, params);
         }
         if update.kind == subagents::UPDATE {
             let mut all = Vec::new();
@@ -190,12 +190,19 @@ impl Acp {
         Incoming::batch(all)
     }
 
+    /// Passes on a notification of a session that is not known, outside of turns.
+    fn of_another(&self, method: &str, session: &str, params: &Params<'_>) -> Incoming {
+        let reason = format!("of another session, `{session}`");
+        if self.is_observed || !matches!(self.stage, Stage::Setting(..)) {
+            return Incoming::InvalidLine(format!("a notification `{method}` {reason}"));
+        }
+        Incoming::out_of_turn(unknown(method, params.to_json().get(), Some(reason)))
+    }
+
     /// Passes on a notification that is not of the protocol. It belongs to the turn, unless it names another session.
     pub(super) fn read_unknown(&mut self, method: &str, params: &Params<'_>) -> Incoming {
-        match params.text("sessionId") {
-            Ok(session) if !self.is_ours(&session) => {
-                Incoming::InvalidLine(format!("a notification `{method}` of another session, `{session}`"))
-            }
+        match params.id("sessionId") {
+            Ok(session) if !self.is_ours(&session) => self.of_another(method, &session, params),
             _ => Incoming::event(unknown(method, params.to_json().get(), None)),
         }
     }

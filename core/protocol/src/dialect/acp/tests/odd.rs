@@ -292,3 +292,96 @@ fn output_of_an_unfinished_call_precedes_the_end_of_the_turn() {
         assert_eq!(outcome.text, "done", "{fields} {end}");
     }
 }
+
+#[test]
+fn change_that_cannot_be_read_becomes_text() {
+    for change in [
+        json!({"type": "diff", "newText": "b"}),
+        json!({"type": "diff", "path": "a", "oldText": "b", "newText": null}),
+        json!({"type": "diff", "path": "a", "oldText": "b"}),
+        json!({"type": "diff", "path": "a", "old_text": "x", "new_text": "b"}),
+    ] {
+        let call = json!({"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T"});
+        let end = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed",
+            "content": [change.clone()]});
+        assert_eq!(heard(&[call, end])[1..], [format!("result t ok {:?}", change.to_string())]);
+    }
+}
+
+#[test]
+fn request_with_the_id_of_a_call_alone_is_described() {
+    for (call, described) in [
+        (json!({"title": "Write /etc/passwd", "kind": "edit"}), "Write /etc/passwd"),
+        (json!({"title": "Bash", "kind": "execute", "rawInput": {"command": "rm -rf x"}}), "rm -rf x"),
+    ] {
+        for fields in [json!({}), json!({"title": null}), json!({"title": ""}), json!({"status": "pending"})] {
+            let with_id = |fields: &Value| {
+                let mut call = json!({"toolCallId": "t"});
+                call.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+                call
+            };
+            let mut announced = with_id(&call);
+            announced["sessionUpdate"] = json!("tool_call");
+            let mut player = prompted();
+            player.hear(&update(announced));
+            let option = json!({"optionId": "yes", "name": "Allow", "kind": "allow_once"});
+            let params = json!({"sessionId": "s", "toolCall": with_id(&fields), "options": [option]});
+            let request = json!({"jsonrpc": "2.0", "id": 5, "method": "session/request_permission", "params": params});
+            player.hear(&request.to_string());
+            let (_, Event::ApprovalRequest(request)) = player.asked.remove(0) else { panic!("no approval") };
+            assert_eq!(request.description, described, "{fields}");
+            assert_eq!(Some(&*request.action), call["title"].as_str(), "{fields}");
+        }
+    }
+}
+
+#[test]
+fn error_without_id_ends_the_only_call() {
+    for line in [
+        json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "Parse error"}}),
+        json!({"jsonrpc": "2.0", "error": {"code": -32700, "message": "Parse error"}}),
+    ] {
+        let mut player = prompted();
+        player.hear(&line.to_string());
+        assert_eq!(player.trace, ["turn rpc_error: Parse error (-32700)"]);
+    }
+}
+
+#[test]
+fn ids_and_versions_of_another_type_are_read() {
+    let mut player = Player::new(params());
+    player.hear(&json!({"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": "1"}}).to_string());
+    player.hear(&answer(1, json!({"sessionId": 5})));
+    assert_eq!(player.trace, ["opened 5"]);
+    player.connection.prompt(1, "hi".into(), player.now);
+    player.look();
+    player.trace.clear();
+    player.hear(
+        &update(json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "a"}}))
+            .replace(r#""sessionId":"s""#, r#""sessionId":5"#),
+    );
+    assert_eq!(player.trace, ["StepBegin", "text \"a\""]);
+}
+
+#[test]
+fn update_of_another_session_is_delivered_outside_of_turns() {
+    let mut player = prompted();
+    let said = update(json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "a"}}));
+    player.hear(&said.replace(r#""sessionId":"s""#, r#""sessionId":"resumed""#));
+    assert_eq!(player.trace, ["outside: unknown session/update"]);
+}
+
+#[test]
+fn halves_around_a_tool_call_are_joined() {
+    let mut player = prompted();
+    let said = |text: &str| {
+        update(
+            json!({"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "T"}}),
+        )
+        .replace("\"T\"", &format!("\"{text}\""))
+    };
+    player.hear(&said(r"a\ud83d"));
+    player.hear(&update(json!({"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Bash"})));
+    player.hear(&said(r"\ude80b"));
+    assert_eq!(player.trace, ["StepBegin", "text \"a\"", "call t Bash \"\"", "text \"\u{1f680}b\""]);
+}

@@ -429,7 +429,7 @@ fn foreign_or_unknown_messages_are_harmless() {
     player.hear("[]");
     player.hear(r#"{"jsonrpc":"2.0","id":5,"method":"fs/read_text_file","params":{"path":"/etc/passwd"}}"#);
     assert_eq!(player.trace[..3], ["StepBegin", "unknown novelty", "unknown agent_message_chunk"]);
-    assert_eq!(player.trace[3..], ["unknown fs/read_text_file"]);
+    assert_eq!(player.trace[3..], ["outside: unknown session/update", "unknown fs/read_text_file"]);
     let sent = player.sent();
     assert_eq!((&sent[0]["id"], &sent[0]["error"]["code"]), (&json!(5), &json!(-32601)));
 }
