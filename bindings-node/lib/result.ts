@@ -16,7 +16,8 @@ export interface ToolCallRecord {
   /** The arguments, parsed. Absent if they are not a JSON object or did not fit. */
   arguments?: JsonObject;
   /**
-   * The tool's output; of a result without output, its message. Absent if the turn ended before the call did. An output
+   * The tool's output; of a result without output, its message. If the turn ended before the call did, it
+   * is what the call had shown, or absent. An output
    * above 256 KiB is cut, and ends with a line that says so: `[… 123 more bytes]`.
    */
   output?: Content;
