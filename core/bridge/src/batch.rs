@@ -106,9 +106,9 @@ impl BridgeBatch {
         })
     }
 
-    /// Cancels the batch in the background.
+    /// Cancels the batch in the background, because the program has left it.
     pub fn abandon(&self) {
-        self.control.begin_cancel();
+        self.control.leave();
     }
 }
 

@@ -103,7 +103,8 @@ pub(super) async fn run(
         })
     });
     if let Err(error) = ended.await {
-        control.begin_cancel();
+        control.stop();
+        control.failed(&error);
         results.try_send(Err(error)).ok();
     }
 }
@@ -381,6 +382,9 @@ impl Driver {
     fn deliver(&mut self, result: JobResult) {
         self.progress.done += 1;
         self.progress.failed += u64::from(result.status == JobStatus::Failed);
+        if let Some(error) = &result.error {
+            self.control.failed(error);
+        }
         // The program may have dropped the batch.
         self.results.try_send(Ok(result)).ok();
     }
@@ -389,7 +393,7 @@ impl Driver {
         let limit = self.options.timeout.unwrap_or_default();
         let reason = format!("the batch took longer than {limit:?}; jobs without a result did not finish");
         self.error = self.error.take().or(Some(Error::Timeout(reason.into())));
-        self.control.begin_cancel();
+        self.control.stop();
         self.stop();
     }
 
@@ -416,6 +420,7 @@ impl Driver {
         // Unlocked before the end of the batch is visible.
         drop(self.journal.take());
         if let Some(error) = self.error.take() {
+            self.control.failed(&error);
             self.results.try_send(Err(error)).ok();
         }
     }

@@ -19,7 +19,8 @@ mod runner;
 mod workspace;
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
@@ -89,6 +90,12 @@ pub struct Control {
     ended: watch::Sender<bool>,
     /// The program has taken a result.
     taken: Notify,
+    /// Whether the program has read the batch, or cancelled it.
+    is_used: AtomicBool,
+    /// The first error of a job, or of the batch.
+    error: OnceLock<Error>,
+    /// The span in which the batch was started. Its log records belong to this batch.
+    span: tracing::Span,
 }
 
 /// The batches of this process, which are cancelled at its end. Starting a batch removes the entries of ended batches.
@@ -108,9 +115,37 @@ impl Control {
         batches.push(Arc::downgrade(self));
     }
 
-    /// Cancels the batch in the background.
+    /// Cancels the batch in the background, because the program asks for it.
     pub fn begin_cancel(&self) {
+        self.is_used.store(true, Ordering::Relaxed);
+        self.stop();
+    }
+
+    /// Cancels the batch in the background, because the program has left it. If the program has not begun to read it, that is
+    /// logged.
+    pub fn leave(&self) {
+        if !self.is_used.swap(true, Ordering::Relaxed) {
+            self.span.in_scope(|| self.warn_of_loss());
+        }
+        self.stop();
+    }
+
+    /// Cancels the batch in the background.
+    fn stop(&self) {
         self.cancelled.send_replace(true);
+    }
+
+    fn warn_of_loss(&self) {
+        match self.error.get() {
+            Some(error) => tracing::warn!(%error, "failed batch dropped unread; iterate over its results"),
+            None if *self.ended.borrow() => {}
+            None => tracing::warn!("batch dropped unread, and cancelled; iterate over its results"),
+        }
+    }
+
+    /// Notes an error, which is lost if the program does not read the batch.
+    fn failed(&self, error: &Error) {
+        self.error.get_or_init(|| error.clone());
     }
 
     /// Waits until all jobs have ended.
@@ -145,6 +180,7 @@ impl Batch {
     }
 
     fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<JobResult>>> {
+        self.control.is_used.store(true, Ordering::Relaxed);
         let result = ready!(self.results.poll_recv(cx));
         self.control.taken.notify_one();
         Poll::Ready(result)
@@ -182,7 +218,7 @@ impl Stream for Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        self.control.begin_cancel();
+        self.control.leave();
     }
 }
 
@@ -246,9 +282,14 @@ pub(crate) fn start(source: Source, mut options: BatchOptions, runtime: Option<H
     options.session.telemetry = telemetry.map(|telemetry| Box::new(telemetry.in_current()));
     // More results than that never wait: see `Scheduler::poll`. The last one is the error of the batch.
     let (results, receiver) = mpsc::channel(5 * options.concurrency.clamp(1, 10_000) + 2);
-    let control =
-        Control { cancelled: watch::Sender::new(false), ended: watch::Sender::new(false), taken: Notify::new() };
-    let control = Arc::new(control);
+    let control = Arc::new(Control {
+        cancelled: watch::Sender::new(false),
+        ended: watch::Sender::new(false),
+        taken: Notify::new(),
+        is_used: AtomicBool::new(false),
+        error: OnceLock::new(),
+        span: tracing::Span::current(),
+    });
     match runtime {
         Some(runtime) => {
             control.register();
@@ -257,7 +298,9 @@ pub(crate) fn start(source: Source, mut options: BatchOptions, runtime: Option<H
         }
         None => {
             let reason = "can't start the agent: `run_batch` must be called inside a tokio runtime";
-            results.try_send(Err(Error::Spawn(reason.to_owned()))).ok();
+            let error = Error::Spawn(reason.to_owned());
+            control.failed(&error);
+            results.try_send(Err(error)).ok();
             control.ended.send_replace(true);
         }
     }

@@ -40,6 +40,11 @@ impl EventChannel {
         self.is_used.swap(true, Ordering::Relaxed)
     }
 
+    /// Returns whether the turn runs or has failed, and the program has not used it.
+    pub(crate) fn may_lose_error(&self) -> bool {
+        !self.is_used.load(Ordering::Relaxed) && !matches!(*self.outcome.borrow(), Some(Ok(_)))
+    }
+
     pub(crate) fn set_usage(&self, usage: &TokenUsage) {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner).clone_from(usage);
     }

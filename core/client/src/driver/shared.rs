@@ -94,6 +94,8 @@ struct State {
     commands: Option<Arc<Vec<SlashCommand>>>,
     config_options: Arc<Vec<ConfigOption>>,
     next_turn: TurnKey,
+    /// The turns that may end with an error which the program does not read.
+    turns: Vec<(TurnKey, Weak<EventChannel>)>,
 }
 
 impl State {
@@ -142,6 +144,7 @@ impl Shared {
             commands: None,
             config_options: Arc::default(),
             next_turn: 1,
+            turns: Vec::new(),
         };
         Self {
             send,
@@ -293,6 +296,8 @@ impl Shared {
         }
         // The driver needs the lock that is held here before it handles the prompt.
         state.next_turn += 1;
+        state.turns.retain(|(_, turn)| turn.upgrade().is_some_and(|turn| turn.may_lose_error()));
+        state.turns.push((key, Arc::downgrade(&channel)));
         if let Some(former) = state.active.replace(Active { key, channel, leaving: false }) {
             state.settling = Some((former.key, former.channel));
         }
@@ -383,6 +388,22 @@ impl Shared {
     pub fn begin_close_within(&self, timeout: Option<Duration>) {
         self.close(Error::session_closed());
         self.send(Command::Close(timeout));
+    }
+
+    /// Logs the failed turns whose error the program has not read, because it closes the session.
+    pub fn warn_of_failed_turns(&self) {
+        let turns = std::mem::take(&mut self.lock().turns);
+        for (key, channel) in turns {
+            let Some(channel) = channel.upgrade() else { continue };
+            if let Some(error) = channel.failure()
+                && !matches!(error, Error::SessionClosed(_))
+                && !channel.note_used()
+            {
+                let turn = format!("turn-{key}");
+                let text = "the session is closed, and the error of a turn was not read; iterate over its events or wait for its result()";
+                self.in_span(|| tracing::warn!(turn, %error, "{text}"));
+            }
+        }
     }
 }
 

@@ -243,7 +243,10 @@ impl Processes {
     pub(super) async fn close_within(&self, timeout: Option<Duration>) -> Result<()> {
         let timeout = self.limit(timeout);
         // The sessions first, because a starting agent answers to them.
-        self.sessions().iter().for_each(|session| session.begin_close_within(timeout));
+        for session in self.sessions() {
+            session.warn_of_failed_turns();
+            session.begin_close_within(timeout);
+        }
         let mut shared = self.shared.lock().await;
         shared.iter().for_each(|process| process.handle.close(timeout));
         self.begin_close(timeout);

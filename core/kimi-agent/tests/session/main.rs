@@ -21,6 +21,7 @@ mod services;
 mod table;
 mod telemetry;
 mod turns;
+mod unread;
 
 use kimi_agent::testing::{ScriptedAgent, scripted_agent};
 use kimi_agent::wire::Event;
