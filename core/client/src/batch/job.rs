@@ -9,6 +9,7 @@ use kimi_agent_protocol::output::OUTPUT_KEYS;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use super::json::is_batch_option;
 use crate::error::invalid_option;
 use crate::messages::Content;
 use crate::naming::Naming;
@@ -414,6 +415,9 @@ fn name_problem(given: &str, naming: Naming) -> Option<Error> {
             Some(invalid_option(given, "a job cannot set it; set it for the batch"))
         }
         Some(_) => None,
+        None if is_batch_option(given, naming) => {
+            Some(invalid_option(given, "it is an option of the batch, and a job cannot set it; set it for the batch"))
+        }
         None => Some(unknown(given, naming, &OF_JOB)),
     }
 }
@@ -506,6 +510,9 @@ mod tests {
         assert!(problem(json!({"prompt": "p", "telemetry": true})).contains("set it for the batch"));
         assert!(problem(json!({"prompt": "p", "on_approval": "manual"})).contains("set it for the batch"));
         assert!(problem(json!({"prompt": "p", "tools": []})).contains("set it for the batch"));
+        assert!(
+            problem(json!({"prompt": "p", "concurrency": 2})).contains("`concurrency`: it is an option of the batch")
+        );
         assert!(problem(json!({"prompt": "p", "session_id": "one"})).contains("a job cannot set it"));
         assert!(problem(json!({"promt": "p"})).contains("`promt`: unknown option; did you mean `prompt`"));
         assert!(problem(json!({"prompt": "p", "dta": 5})).contains("did you mean `data`"));

@@ -78,13 +78,17 @@ pub fn take_batch_options(map: &mut Map<String, Value>, naming: Naming) -> Resul
 /// # Errors
 /// `InvalidOption` names the first unknown option, with a suggestion.
 pub fn check_batch_names<'a>(given: impl IntoIterator<Item = &'a str>, naming: Naming) -> Result<()> {
-    let is_known =
-        |given: &str| find(OPTIONS, given, naming).is_some() || OF_BATCH.iter().any(|own| naming.name(own) == given);
+    let is_known = |given: &str| find(OPTIONS, given, naming).is_some() || is_batch_option(given, naming);
     let Some(given) = given.into_iter().find(|given| !is_known(given)) else { return Ok(()) };
     let names = OPTIONS.iter().map(|option| option.name).chain(OF_BATCH);
     let hint = nearest(given, names.map(|name| (name, name)));
     let hint = hint.map(|name| format!("; did you mean `{}`?", naming.name(name))).unwrap_or_default();
     Err(invalid_option(given, format!("unknown option{hint}")))
+}
+
+/// Returns whether a name is that of an option of the batch, which is not an option of sessions.
+pub(super) fn is_batch_option(given: &str, naming: Naming) -> bool {
+    OF_BATCH.iter().any(|own| naming.name(own) == given)
 }
 
 /// Reads values, and describes their problems.

@@ -188,6 +188,10 @@ fn check_tool(tool: &ExternalTool) -> Checked {
             "the parameters of `{name}` have the type {other:?}; models call tools with an \"object\" only"
         ));
     }
+    if let Some((key, expected)) = malformed_key(&tool.parameters) {
+        let got = kind_of(&tool.parameters[key]);
+        return Err(format!("the parameters of `{name}` are malformed: `{key}` must be {expected}, got {got}"));
+    }
     if let Some(key) = not_a_schema(&tool.parameters) {
         return Err(format!(
             "the parameters of `{name}` are not a JSON Schema of an object: they have `{key}`, and no `type`; expected \
@@ -224,6 +228,17 @@ fn check_hook(hook: &Hook) -> Checked {
 /// The keywords of a schema that describes an object's properties.
 const SCHEMA_KEYS: [&str; 10] =
     ["type", "$ref", "anyOf", "allOf", "oneOf", "properties", "additionalProperties", "required", "$schema", "$defs"];
+
+/// Returns a key of a schema whose value is malformed, and the expected form. Agents would refuse the tool, and only log it.
+fn malformed_key(parameters: &Value) -> Option<(&'static str, &'static str)> {
+    let is_schema = |value: &Value| value.is_object() || value.is_boolean();
+    let properties =
+        parameters.get("properties").map(|given| given.as_object().is_some_and(|all| all.values().all(is_schema)));
+    let required =
+        parameters.get("required").map(|given| given.as_array().is_some_and(|all| all.iter().all(Value::is_string)));
+    let checked = [("properties", "an object of schemas", properties), ("required", "a list of texts", required)];
+    checked.into_iter().find(|(_, _, valid)| *valid == Some(false)).map(|(key, expected, _)| (key, expected))
+}
 
 /// Returns the first key of an object that is not a JSON Schema, for example the properties without the schema around
 /// them. An empty schema accepts everything.

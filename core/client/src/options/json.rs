@@ -392,6 +392,13 @@ pub fn close_timeout(value: &Value, naming: Naming) -> Result<Option<Duration>> 
 /// Makes the error for an unknown option. It suggests an option or one of the other names.
 pub(crate) fn unknown(given: &str, naming: Naming, others: &[&'static str]) -> Error {
     let others = others.iter().map(|name| (*name, *name));
+    if given == "budget" {
+        let reason = format!(
+            "unknown option; did you mean `{}`? `budget` is an option of `prompt()`",
+            naming.name("session_budget")
+        );
+        return invalid_option(given, reason);
+    }
     match nearest(given, spellings(OPTIONS).chain(others)) {
         Some(name) => invalid_option(given, format!("unknown option; did you mean `{}`?", naming.name(name))),
         None => invalid_option(given, "unknown option"),

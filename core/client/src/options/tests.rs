@@ -146,6 +146,18 @@ fn wrong_values_are_named() {
         ("tools", new().tool(tool("a", json!("x"))), "the parameters of `a` are text"),
         ("tools", new().tool(tool("a", json!({"x": {"type": "string"}}))), "they have `x`, and no `type`"),
         ("tools", new().tool(tool("a", json!({"type": "array"}))), "`a` have the type \"array\""),
+        (
+            "tools",
+            new().tool(tool("a", json!({"properties": 3}))),
+            "`properties` must be an object of schemas, got a number",
+        ),
+        (
+            "tools",
+            new().tool(tool("a", json!({"properties": {"b": "text"}}))),
+            "`properties` must be an object of schemas",
+        ),
+        ("tools", new().tool(tool("a", json!({"required": "b"}))), "`required` must be a list of texts, got text"),
+        ("tools", new().tool(tool("a", json!({"required": [1]}))), "`required` must be a list of texts"),
         ("tools", new().tool(tool("a", object())).tool(tool("a", object())), "two named `a`"),
         ("tools", new().tool(tool("a", object()).timeout(Duration::ZERO)), "the timeout of `a`"),
         ("hooks", new().hook(hook("")), "event is empty"),
@@ -367,6 +379,8 @@ fn unknown_name_error_has_suggestion() {
     ] {
         assert_eq!(reason(alias, Naming::Snake), suggests(known));
     }
+    let of_prompt = format!("{} `budget` is an option of `prompt()`", suggests("session_budget"));
+    assert_eq!(reason("budget", Naming::Snake), of_prompt);
     assert_eq!(reason("timeout", Naming::Camel), suggests("turnTimeout"));
     assert_eq!(reason("mcpServers", Naming::Camel), suggests("mcpConfigs"));
     assert_eq!(reason("addDirs", Naming::Camel), suggests("additionalDirectories"));
