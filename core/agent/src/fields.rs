@@ -56,7 +56,10 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn get(&self, name: &'static str) -> Option<&'a Value> {
-        self.known.borrow_mut().push(name);
+        let mut known = self.known.borrow_mut();
+        if !known.contains(&name) {
+            known.push(name);
+        }
         self.map.get(name)
     }
 

@@ -39,6 +39,10 @@ fn script_error_names_its_place() {
         (json!([[{"delay": -1}]]), "turn 1, action 1: \"delay\" must be a number of seconds, not -1"),
         (json!([[{"tool_call": {}}]]), "turn 1, action 1: \"tool_call.name\" is missing"),
         (
+            json!([[{"tool_call": {"name": "n", "kind": "x"}}]]),
+            r#"(there are "id", "name", "arguments", "split", "approve", "effect", "#,
+        ),
+        (
             json!([[{"tool_call": {"name": "n", "approve": {"acton": "x"}}}]]),
             "turn 1, action 1: \"tool_call.approve.acton\" is not known here",
         ),

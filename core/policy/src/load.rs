@@ -129,6 +129,9 @@ impl Policy {
     /// # Ok::<(), kimi_agent_protocol::Error>(())
     /// ```
     pub fn preset(name: &str) -> Result<Self> {
+        if presets::rules(name).is_none() {
+            return Err(wrong(format!("expected the name of a preset: \"read-only\" or \"edit-files\", got {name:?}")));
+        }
         Self::from_value(&json!({ "extends": name }))
     }
 

@@ -80,8 +80,15 @@ fn part(place: &str, value: Value) -> Result<ContentPart> {
     if let Some((given, meant)) = fields["type"].as_str().and_then(|given| Some((given, meant(given)?))) {
         return wrong(format!("a content part has no type `{given}`; did you mean `{meant}`? Expected {EXPECTED}"));
     }
-    serde_json::from_value(Value::Object(fields))
-        .or_else(|error| wrong(format!("the content part cannot be read: {error}; expected {EXPECTED}")))
+    serde_json::from_value(Value::Object(fields)).or_else(|error| {
+        wrong(format!("the content part cannot be read: {}; expected {EXPECTED}", without_place(&error)))
+    })
+}
+
+/// Returns the text of an error without the place in the JSON, which the program has not written.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -115,7 +122,7 @@ mod tests {
             (json!({"type": "txt", "text": "x"}), &["no type `txt`", "did you mean `text`"]),
             (json!({"type": "imageUrl", "image_url": {"url": "data:,"}}), &["did you mean `image_url`"]),
             (json!(["a", {"type": "input_text", "text": "x"}]), &["content[1]", "did you mean `text`"]),
-            (json!(["a", {"type": "text"}]), &["content[1]", "missing field `text`"]),
+            (json!(["a", {"type": "text"}]), &["content[1]", "missing field `text`; expected"]),
         ] {
             let error = parse_content(value).unwrap_err().to_string();
             assert!(words.iter().all(|word| error.contains(word)), "{error}");

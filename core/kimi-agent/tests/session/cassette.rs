@@ -148,8 +148,11 @@ async fn missing_file_is_refused() {
     let file = folder.path().join("sum.jsonl");
     let error = Cassette::new(&file).mode(CassetteMode::None).options().unwrap_err();
     assert_eq!(error.code(), "invalid_option");
-    let expected =
-        format!("invalid option `cassette`: {} is missing; record it with the mode \"once\"", file.display());
+    let expected = format!(
+        "invalid option `cassette`: {} is missing; record it: leave out the mode \"none\", and run KIMI_RECORD=once <the \
+             command that runs this test>",
+        file.display()
+    );
     assert_eq!(error.to_string(), expected);
 }
 

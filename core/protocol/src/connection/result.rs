@@ -72,7 +72,8 @@ impl TurnStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PromptResult {
-    /// How the turn ended.
+    /// How the turn ended. The result of an error has [`TurnStatus::Cancelled`] if the turn did not come to its end, whatever the
+    /// error is.
     pub status: TurnStatus,
     /// Why the turn ended, in the agent's own word: over ACP `end_turn`, `max_tokens`, `max_turn_requests`, `refusal`,
     /// `cancelled` or another one; over Wire the status. Absent if the agent did not say.

@@ -24,6 +24,12 @@ pub(super) fn logged_failure<'a>(message: &'a str, reported: &'a str) -> &'a str
     if reported.ends_with(message) { message } else { reported }
 }
 
+/// Returns a duration for the log, in tenths of a second if it is longer than a second.
+fn rounded(waited: Duration) -> Duration {
+    let millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+    Duration::from_millis(if millis < 1000 { millis } else { millis / 100 * 100 })
+}
+
 impl Connection {
     /// Returns whether this is to be logged as a warning: only the first time.
     pub(super) fn warns(&mut self, kind: &HandlerKind, name: Option<&str>) -> bool {
@@ -74,6 +80,7 @@ impl Connection {
             tracing::debug!(target: HANDLERS, handler, subject, ?waited, "a request still waits for an answer");
             return;
         }
+        let waited = rounded(waited);
         let option = match kind {
             HandlerKind::Tool => "tools".to_owned(),
             HandlerKind::Hook => "hooks".to_owned(),
@@ -97,7 +104,7 @@ impl Connection {
             return;
         }
         turn.is_quiet_logged = true;
-        let waited = now.duration_since(turn.last_activity);
+        let waited = rounded(now.duration_since(turn.last_activity));
         let option = self.sources.naming.name("idle_timeout");
         let (tools, hidden) = self.tool_calls.running(MAX_NAMED);
         if tools.is_empty() {
