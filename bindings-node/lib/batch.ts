@@ -7,10 +7,11 @@ import { checkedOptions, kindOf, refuseNew, toJson, wrongOption } from "./argume
 import { Bridge } from "./bridge.js";
 import type { Budget } from "./budget.js";
 import type { UserInput } from "./content.js";
-import { atCaller, callNative, type CallSite, callSite, InvalidOption, type KimiAgentError, TurnCancelled } from "./errors.js";
+import { atCaller, callNative, type CallSite, callSite, InvalidOption, type KimiAgentError, raisedAt, TurnCancelled } from "./errors.js";
 import { Handlers } from "./handlers.js";
+import { showAs } from "./inspect.js";
 import { unwatchInterrupts, watchInterrupts } from "./interrupts.js";
-import { readSource, type Source } from "./job.js";
+import { encodeJob, readSource, type Source } from "./job.js";
 import { log } from "./log.js";
 import { type Usage, withTotal } from "./messages.js";
 import type { BatchOptions, JobSettings } from "./option-types.js";
@@ -41,8 +42,8 @@ export interface Job extends JobSettings {
   budget?: Budget | undefined;
 }
 
-/** The jobs of a batch: an iterable or async iterable of texts and jobs. */
-export type JobSource = Iterable<string | Job> | AsyncIterable<string | Job>;
+/** The jobs of a batch: an iterable or async iterable of texts and jobs, and not a text. */
+export type JobSource = (Iterable<string | Job> & object) | AsyncIterable<string | Job>;
 
 /** How a batch retries jobs. The delay before an attempt is random, and at most the one that the limits give. */
 export interface Retry {
@@ -235,7 +236,7 @@ interface Parts {
 
 /** The error of the source of the jobs, if it failed, and the display. */
 interface State {
-  failure: { thrown: unknown } | undefined;
+  failure: { thrown: unknown; isOfJob: boolean } | undefined;
   display: ProgressDisplay | undefined;
 }
 
@@ -258,6 +259,7 @@ interface Delivered {
 export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, AsyncDisposable {
   readonly #parts: Parts;
   readonly #stopListening: () => void;
+  #hasEnded = false;
 
   private constructor(parts: Parts) {
     refuseNew(parts, new.target, "runBatch()");
@@ -266,8 +268,13 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
     collected.register(this, { bridge, native });
     watchInterrupts(native.key, () => bridge.run(undefined, () => native.cancel()));
     this.#stopListening = whenAborted(signal, () => {
-      native.abandon();
+      void bridge.run(undefined, () => native.cancel()).catch(() => undefined);
     });
+  }
+
+  /** @internal */
+  static stateOf(batch: Batch): string {
+    return batch.#hasEnded ? "ended" : "running";
   }
 
   /** @internal */
@@ -347,10 +354,10 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
     const { bridge, native, handlers, check } = this.#parts;
     let delivered: Delivered | undefined;
     try {
-      delivered = await bridge.run<Delivered | undefined>(site, () => native.next(), [this, handlers]);
+      delivered = await bridge.run<Delivered | undefined>(undefined, () => native.next(), [this, handlers]);
     } catch (error) {
       this.#end();
-      throw this.#cause(error);
+      throw this.#cause(error, site);
     }
     if (!delivered) {
       this.#end();
@@ -362,21 +369,24 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
   }
 
   /** The error to throw for an error of the batch. A wrong job has an error that is as clear as one of the core. */
-  #cause(error: unknown): unknown {
+  #cause(error: unknown, site: CallSite): unknown {
     const { failure } = this.#parts.state;
     this.#parts.state.failure = undefined;
-    if (failure === undefined || !(error instanceof InvalidOption)) return error;
-    if (failure.thrown instanceof InvalidOption) return failure.thrown;
-    return Object.assign(error, { cause: failure.thrown });
+    if (failure === undefined || !(error instanceof InvalidOption)) return raisedAt(error, site);
+    if (failure.thrown instanceof InvalidOption) return failure.isOfJob ? raisedAt(failure.thrown, site) : failure.thrown;
+    return Object.assign(raisedAt(error, site), { cause: failure.thrown });
   }
 
   #end(): void {
+    this.#hasEnded = true;
     unwatchInterrupts(this.#parts.native.key);
     this.#stopListening();
     this.#parts.source.close();
     this.#parts.state.display?.close();
   }
 }
+
+showAs(Batch, "Batch", (batch) => ({ state: Batch.stateOf(batch) }));
 
 /** The value of a result as the schema converts it. */
 async function typedOutput({ key, result }: JobFields, check: OutputCheck | undefined): Promise<unknown> {
@@ -391,12 +401,17 @@ async function typedOutput({ key, result }: JobFields, check: OutputCheck | unde
   }
 }
 
+/** Returns the handler for the next job: its JSON value, or null after the last one. */
 function nextJob(source: Source, state: State): () => Promise<unknown> {
   return async () => {
+    let isOfJob = false;
     try {
-      return await source.next();
+      const { done, value } = await source.next();
+      if (done) return null;
+      isOfJob = true;
+      return encodeJob(value);
     } catch (thrown) {
-      state.failure = { thrown };
+      state.failure = { thrown, isOfJob };
       throw thrown;
     }
   };

@@ -20,6 +20,10 @@ export class FailedTurn implements TurnHandle {
     this.#error = error;
   }
 
+  get isUnread(): boolean {
+    return !this.#used;
+  }
+
   fetch(): never {
     return this.#fail();
   }

@@ -1,6 +1,6 @@
 /** The handlers of a session: what they are called with, and what they may answer. */
 
-import { kindOf, reading, wrongOption } from "./arguments.js";
+import { kindOf, reading, show, wrongOption } from "./arguments.js";
 import { atCaller } from "./errors.js";
 import type { WireVersion } from "./script.js";
 import { isPlain } from "./values.js";
@@ -68,8 +68,12 @@ export class Reject {
    * Makes a rejection.
    *
    * @param feedback - The text that the model reads.
+   * @throws {InvalidOption} if it is not a text.
    */
   constructor(feedback: string) {
+    atCaller(Reject, () => {
+      checkFeedback(feedback);
+    });
     this.feedback = feedback;
   }
 }
@@ -79,6 +83,7 @@ export class Reject {
  *
  * @param feedback - The text that the model reads.
  * @returns The answer.
+ * @throws {InvalidOption} if it is not a text.
  *
  * @example
  * ```ts
@@ -86,7 +91,15 @@ export class Reject {
  * ```
  */
 export function reject(feedback: string): Reject {
+  atCaller(reject, () => {
+    checkFeedback(feedback);
+  });
   return new Reject(feedback);
+}
+
+function checkFeedback(given: unknown): void {
+  if (typeof given === "string") return;
+  throw wrongOption("feedback", `a Reject needs the text that the model reads, got ${show(given)}; to reject without a text, answer "reject"`);
 }
 
 /**

@@ -11,7 +11,7 @@ import type { HandlerFunctions } from "./options.js";
 import { OutputCheck } from "./output.js";
 import type { Tracing } from "./telemetry.js";
 import type { StandardSchema } from "./tool-schema.js";
-import { errorName, errorText, isBoxed, isError, isLossy, isThenable, kindOfInstance, propertyOf, remedyFor } from "./values.js";
+import { errorName, errorText, isBoxed, isEmptyInstance, isError, isLossy, isThenable, kindOfInstance, propertyOf, remedyFor } from "./values.js";
 import type {
   ApprovalRequest,
   Event,
@@ -96,7 +96,7 @@ function keepsContent(_key: string, value: unknown): unknown {
   if (typeof value === "number" && !Number.isFinite(value)) {
     throw new TypeError(`the handler returned ${String(value)}, which has no JSON form`);
   }
-  if (typeof value !== "object" || value === null || !isLossy(value)) return value;
+  if (typeof value !== "object" || value === null || !(isLossy(value) || isEmptyInstance(value))) return value;
   const remedy = isError(value) ? "throw an error to report a failure" : remedyFor(value);
   throw new TypeError(`the handler returned ${kindOfInstance(value)}, whose content JSON would lose; ${remedy}`);
 }
@@ -116,7 +116,19 @@ export function answerJson(answer: unknown): string {
   if (typeof answer === "function" || typeof answer === "symbol" || typeof answer === "bigint") {
     throw new TypeError(`the handler returned a ${typeof answer}, which has no JSON form`);
   }
-  return toJson(answer ?? null, keepsContent);
+  return noCircle(() => toJson(answer ?? null, keepsContent));
+}
+
+/** Makes JSON. The error for a value that contains itself has no stack of `JSON.stringify`. */
+function noCircle(make: () => string): string {
+  try {
+    return make();
+  } catch (error) {
+    if (error instanceof RangeError || /circular/i.test(errorText(error))) {
+      throw new TypeError("the handler returned a value that contains itself or is nested too deep, which has no JSON form", { cause: error });
+    }
+    throw error;
+  }
 }
 
 /** The JSON of an answer that decides something. Refuses what JSON would change: objects with `toJSON`, objects of primitives. */
@@ -135,13 +147,17 @@ export function givenAnswerJson(answer: unknown): string {
   }
 }
 
-function checkPlain(value: unknown): void {
+/** Answers have a few levels. */
+const DEEPEST = 100;
+
+function checkPlain(value: unknown, depth = 0): void {
   if (typeof value !== "object" || value === null) return;
+  if (depth > DEEPEST) throw new TypeError("the handler returned a value that contains itself or is nested too deep, which has no JSON form");
   if ("toJSON" in value || isBoxed(value)) {
     const got = "toJSON" in value ? "an object with `toJSON`" : "an object of a text or number, such as `new String()`";
     throw wrongOption("answer", `expected text or a plain object, got ${got}`);
   }
-  for (const item of Object.values(value)) checkPlain(item);
+  for (const item of Object.values(value)) checkPlain(item, depth + 1);
 }
 
 function call({ kind, index, payload }: HandlerCall, functions: HandlerFunctions, checks: Checks, context: HandlerContext): unknown {

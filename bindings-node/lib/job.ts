@@ -4,11 +4,12 @@ import { optionJson, reading, show, wrongOption } from "./arguments.js";
 import type { Job, JobSource } from "./batch.js";
 import { contentJson } from "./content.js";
 import { InvalidOption } from "./errors.js";
+import { isLossy, isMap, remedyFor } from "./values.js";
 
 /** The jobs of a program, one by one. */
 export interface Source {
-  /** Returns the JSON value of the next job, or null after the last one. */
-  next: () => Promise<unknown>;
+  /** Returns the next job. */
+  next: () => Promise<IteratorResult<unknown, unknown>>;
   /** Ends the iterable early. */
   close: () => void;
   /** The number of jobs, if the iterable is an array. */
@@ -21,15 +22,14 @@ export function readSource(jobs: JobSource): Source {
   let isOpen = true;
   return {
     async next() {
+      let isDone: boolean | undefined = true;
       try {
         const step = await iterator.next();
-        if (!step.done) return encodeJob(step.value);
-      } catch (error) {
-        isOpen = false;
-        throw error;
+        isDone = step.done;
+        return step;
+      } finally {
+        if (isDone) isOpen = false;
       }
-      isOpen = false;
-      return null;
     },
     close() {
       if (!isOpen) return;
@@ -42,8 +42,11 @@ export function readSource(jobs: JobSource): Source {
   };
 }
 
-function iteratorOf(jobs: JobSource): AsyncIterator<unknown> | Iterator<unknown> {
+function iteratorOf(jobs: JobSource): AsyncIterator<unknown, unknown> | Iterator<unknown, unknown> {
   const given: unknown = jobs;
+  if (typeof given === "object" && given !== null && isMap(given)) {
+    throw wrongOption("jobs", "expected an iterable of texts and jobs, got a Map, which has pairs; pass `map.values()`");
+  }
   if (typeof given === "object" && given !== null) {
     if (Symbol.asyncIterator in given) return (given as AsyncIterable<unknown>)[Symbol.asyncIterator]();
     if (Symbol.iterator in given) return (given as Iterable<unknown>)[Symbol.iterator]();
@@ -54,10 +57,11 @@ function iteratorOf(jobs: JobSource): AsyncIterator<unknown> | Iterator<unknown>
 }
 
 /** The JSON value of a job. The core checks names and values. */
-function encodeJob(job: unknown): unknown {
+export function encodeJob(job: unknown): unknown {
   if (typeof job === "string") return job;
-  if (typeof job !== "object" || job === null || Array.isArray(job)) {
-    throw wrongOption("jobs", `expected texts, or objects with a \`prompt\`; got ${show(job)}`);
+  if (typeof job !== "object" || job === null || Array.isArray(job) || isLossy(job)) {
+    const remedy = typeof job === "object" && job !== null && !Array.isArray(job) ? `; ${remedyFor(job)}` : "";
+    throw wrongOption("jobs", `expected texts, or objects with a \`prompt\`; got ${show(job)}${remedy}`);
   }
   const found: Record<string, unknown> = {};
   for (const name of Object.keys(job)) {

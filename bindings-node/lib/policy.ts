@@ -132,6 +132,10 @@ export class Policy {
       const native = loadNative();
       const given: unknown = workDir;
       if (typeof given !== "string") throw wrongOption("workDir", `expected the path of a directory, got ${show(given)}`);
+      const call: unknown = toolCall;
+      if (typeof call !== "object" || call === null) {
+        throw wrongOption("toolCall", `expected a tool call, such as { name: "Shell", arguments: { command: "ls" } }; got ${show(call)}`);
+      }
       const verdict = callNative(() => native.checkPolicyJson(this.#json, optionJson("toolCall", toolCall), given));
       return JSON.parse(verdict) as PolicyVerdict;
     });

@@ -89,7 +89,7 @@ export interface ResultFields {
 export class PromptResult<Value = unknown> {
   /**
    * How the turn ended. `truncated` if the answer ends at the model's limit of tokens, `refused` if the model, its provider or
-   * a hook of the agent refused to answer.
+   * a hook of the agent refused to answer. The result of an error has `cancelled` if the turn did not come to its end.
    */
   readonly status: TurnStatus;
   /**

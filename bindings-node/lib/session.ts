@@ -147,6 +147,8 @@ export class Session<Value = unknown> implements AsyncDisposable {
   readonly #handlers: Handlers;
   readonly #output: Output | undefined;
   #closed: Promise<KimiAgentError | undefined> | undefined;
+  /** The turns that could not begin. */
+  #failed: WeakRef<FailedTurn>[] = [];
 
   private constructor(bridge: Bridge, native: NativeSession, handlers: Handlers, output?: Output, opener?: Opener) {
     refuseNew(native, new.target, "createSession()");
@@ -292,6 +294,8 @@ export class Session<Value = unknown> implements AsyncDisposable {
       );
       this.#handlers.enterTurn();
       return { ...begun, keep: [this, this.#handlers], signal };
+    }, (failed) => {
+      this.#failed = [...this.#failed.filter((turn) => turn.deref()?.isUnread), new WeakRef(failed)];
     });
   }
 
@@ -444,7 +448,11 @@ export class Session<Value = unknown> implements AsyncDisposable {
    * ```
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    await this.#bridge.run([this, "close"], () => this.#native.close(closeTimeout(options)), this);
+    await this.#bridge.run([this, "close"], () => {
+      const ticket = this.#native.close(closeTimeout(options));
+      for (const turn of this.#failed.splice(0)) turn.deref()?.abandon();
+      return ticket;
+    }, this);
   }
 
   /**
@@ -569,12 +577,14 @@ function checkPromptNames(options: PromptOptions): void {
 }
 
 /** Begins a turn. If that fails, the turn exists and fails. */
-function begin<Value>(bridge: Bridge, entry: Entry, how: () => Begun): Turn<Value> {
+function begin<Value>(bridge: Bridge, entry: Entry, how: () => Begun, onFailed?: (turn: FailedTurn) => void): Turn<Value> {
   let begun: Begun;
   try {
     begun = atCaller(entry, how);
   } catch (error) {
-    begun = { native: new FailedTurn(error), keep: [], signal: undefined, output: undefined };
+    const native = new FailedTurn(error);
+    onFailed?.(native);
+    begun = { native, keep: [], signal: undefined, output: undefined };
   }
   return Turn.of(bridge, begun);
 }

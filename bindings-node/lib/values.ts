@@ -71,6 +71,11 @@ export function isRegExp(value: unknown): value is RegExp {
   return tagOf(value) === "RegExp";
 }
 
+/** Whether a value is a `Map` of any realm. Never throws. */
+export function isMap(value: unknown): boolean {
+  return tagOf(value) === "Map";
+}
+
 /** Whether a value is a promise, or acts like one. */
 export function isThenable(value: unknown): value is PromiseLike<unknown> {
   if (value === null || (typeof value !== "object" && typeof value !== "function")) return false;
@@ -132,6 +137,14 @@ export function remedyFor(value: object): string {
       return "convert it with `[...set]`";
     case "Error":
       return "pass its message";
+    case "Response":
+    case "Blob":
+    case "File":
+      return "read it, for example with `await value.text()`";
+    case "Headers":
+    case "URLSearchParams":
+    case "FormData":
+      return "convert it with `Object.fromEntries(value)`";
     default:
       return "pass a plain object";
   }
@@ -139,6 +152,11 @@ export function remedyFor(value: object): string {
 
 /** The tags of objects whose JSON would lose their content. */
 const LOSSY = /^(Map|Set|WeakMap|WeakSet|WeakRef|Promise|Error|RegExp|Generator|AsyncGenerator|(Shared)?ArrayBuffer|DataView|.+Array|.+ Iterator)$/;
+
+/** Whether an object is an instance of a class whose JSON is `{}`, such as `Response`. Asked after `toJSON` was called. */
+export function isEmptyInstance(value: object): boolean {
+  return !Array.isArray(value) && !isPlain(value) && !isBoxed(value) && Object.keys(value).length === 0;
+}
 
 /** Whether the JSON of an object loses its content: of a `Map`, for example, it is `{}`. */
 export function isLossy(value: object): boolean {

@@ -135,7 +135,7 @@ pub fn read_policy_json(env: &Env, given: String) -> napi::Result<String> {
 #[napi(catch_unwind)]
 pub fn check_policy_json(env: &Env, policy: String, call: String, work_dir: String) -> napi::Result<String> {
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap_or_default();
-    kimi_agent_bridge::check_policy(&policy, &json(&call), work_dir.as_ref())
+    kimi_agent_bridge::check_policy(&policy, &json(&call), work_dir.as_ref(), kimi_agent_bridge::Naming::Camel)
         .map(|verdict| verdict.to_string())
         .or_throw(env)
 }

@@ -20,6 +20,7 @@ import {
   openAgent,
   output,
   prompt,
+  Reject,
   reject,
   Replay,
   runBatch,
@@ -81,13 +82,27 @@ test("values without a JSON form are refused at any depth", async () => {
 });
 
 test("tool results whose content JSON would lose are failures", async () => {
-  const results = { map: new Map([["a", 1]]), set: new Set([1]), error: new Error("no"), nested: { found: [new Map()] }, nan: NaN, infinite: [Infinity], date: new Date(0) };
+  class Hidden {
+    #value = 1;
+    get value() {
+      return this.#value;
+    }
+  }
+  const circle = {};
+  circle.self = circle;
+  const lost = {
+    map: new Map([["a", 1]]), set: new Set([1]), error: new Error("no"), nested: { found: [new Map()] }, nan: NaN, infinite: [Infinity], circle,
+    response: new Response("x"), headers: new Headers({ a: "1" }), query: new URLSearchParams("a=1"), blob: new Blob(["x"]), form: new FormData(),
+    stream: new ReadableStream(), numbers: new Intl.NumberFormat(), hidden: new Hidden(), deep: [{ hidden: new Hidden() }],
+  };
+  const kept = { date: new Date(0), url: new URL("https://a.example"), boxed: new Number(3), bare: Object.create(null), empty: {}, fields: Object.assign(new Hidden(), { a: 1 }) };
+  const results = { ...lost, ...kept };
   const tools = Object.entries(results).map(([name, value]) => tool({ name, description: name, parameters, handler: () => value }));
   const script = [[...tools.map(({ name }) => ({ external_tool: { name, arguments: {} } })), { text: "done" }]];
   await withSession(script, { tools }, async (session) => {
     const failed = [];
     for await (const { type, payload } of session.prompt("go")) if (type === "ToolResult") failed.push(payload.return_value.is_error);
-    assert.deepEqual(failed, [true, true, true, true, true, true, false]);
+    assert.deepEqual(failed, [...Object.keys(lost).map(() => true), ...Object.keys(kept).map(() => false)]);
   });
 });
 
@@ -211,7 +226,7 @@ test("Node shows the program's line for an error that nothing catches", (t) => {
   t.after(() => rmSync(folder, { recursive: true }));
   const file = path.join(folder, "program.mjs");
   const index = new URL("../dist/index.mjs", import.meta.url);
-  for (const call of ["await createSession({ foo: 1 });", 'createSession({ executable: "/nowhere/kimi" });', "runBatch([], { foo: 1 });"]) {
+  for (const call of ["await createSession({ foo: 1 });", 'createSession({ executable: "/nowhere/kimi" });', "runBatch([], { foo: 1 });", "for await (const result of runBatch([3])) result;"]) {
     writeFileSync(file, `import { createSession, runBatch } from ${JSON.stringify(index.href)};\n\n${call}\n`);
     const { stderr, status } = spawnSync(process.execPath, [file], { encoding: "utf8" });
     assert.equal(status, 1);
@@ -226,6 +241,51 @@ test("a batch fails at the loop of the program", async () => {
     for await (const result of runBatch([{ prompt: "a", key: "x" }, { prompt: "b", key: "x" }], { executable: scriptedAgent(HELLO) })) assert.ok(result);
   }
   await assert.rejects(myLoop, (error) => /^InvalidOption: [^\n]*\n {4}at .*myLoop/.test(error.stack));
+});
+
+test("an error of a wrong job has the stack of the loop, and an error of the iterable its own", async () => {
+  async function myLoop(jobs) {
+    for await (const result of runBatch(jobs, { executable: scriptedAgent(HELLO) })) assert.ok(result);
+  }
+  for (const job of [3, null, ["x"], () => 1]) {
+    await assert.rejects(myLoop([job]), (error) => /^InvalidOption: [^\n]*\n {4}at .*myLoop/.test(error.stack));
+  }
+  function* myJobs() {
+    throw new InvalidOption("own", "own");
+  }
+  await assert.rejects(myLoop(myJobs()), (error) => /myJobs/.test(error.stack));
+});
+
+test("what is iterable and no list of jobs is refused", async () => {
+  assert.throws(() => runBatch(new Map([["a", 1]])), (error) => /got a Map, which has pairs; pass `map\.values\(\)`/.test(error.message));
+  for (const [job, text] of [[Promise.resolve("a"), /got a promise; wait for it with `await`/], [new Map([["prompt", "a"]]), /got a Map; .*fromEntries/]]) {
+    await assert.rejects(runBatch([job])[Symbol.asyncIterator]().next(), (error) => error instanceof InvalidOption && text.test(error.message));
+  }
+});
+
+test("a batch shows whether it runs", async () => {
+  const batch = runBatch(["a"], { executable: scriptedAgent(HELLO) });
+  assert.equal(inspect(batch), "Batch { state: 'running' }");
+  for await (const result of batch) assert.ok(result);
+  assert.equal(inspect(batch), "Batch { state: 'ended' }");
+});
+
+test("a Reject without a text is refused where it is made", () => {
+  for (const make of [() => reject(3), () => new Reject(3)]) {
+    assert.throws(make, (error) => {
+      assert.match(error.stack.split("\n").find((line) => line.startsWith("    at ")), /misuse\.test\.mjs/);
+      return error instanceof InvalidOption && /needs the text that the model reads, got 3/.test(error.message);
+    });
+  }
+});
+
+test("an answer that contains itself is a failure that says so", () => {
+  const circle = {};
+  circle.self = circle;
+  return withSession([[{ tool_call: { name: "Shell", approve: true } }]], { onApproval: () => circle }, async (session) => {
+    const { handlerFailures } = await session.prompt("go").result();
+    assert.match(handlerFailures[0].message, /a value that contains itself or is nested too deep/);
+  });
 });
 
 test("an answer without a JSON form is refused, and the request still waits", () =>

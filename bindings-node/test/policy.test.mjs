@@ -139,7 +139,9 @@ test("wrong_policy_names_the_rule", () => {
   assert.throws(() => new Policy(5), wrong(/expected an object with rules/));
   assert.throws(() => Policy.load("/no/such/policy.toml"), wrong(/cannot be read/));
   assert.throws(() => Policy.load(5), wrong(/expected the path of a file/));
-  assert.throws(() => new Policy({}).check({}), wrong(/expected a tool call/));
+  for (const given of [{}, { nam: "x" }, undefined]) {
+    assert.throws(() => new Policy({}).check(given), (error) => error.option === "toolCall" && /`toolCall`: expected a tool call/.test(error.message));
+  }
 });
 
 test("warnings_tell_about_the_rules", () => {

@@ -58,6 +58,62 @@ test("session that is closed during an unread turn causes one warning", async ()
   assert.deepEqual(others, []);
 });
 
+test("failed turns that were not read cause warnings at the close of their session", async () => {
+  const { status, stdout, stderr } = await run(`
+    const warnings = [];
+    process.on("warning", ({ message }) => warnings.push(message));
+    const failing = [{ error: { code: -32003, message: "the model is down" } }];
+    const held = [];
+    for (const read of [false, true]) {
+      const session = await createSession({ executable: scriptedAgent([failing]) });
+      for (const options of [{ timeout: "soon" }, {}]) {
+        const turn = session.prompt("hi", options);
+        held.push(turn);
+        while (session.state === "active") await new Promise((resolve) => setImmediate(resolve));
+        if (read) await turn.result().catch(() => undefined);
+      }
+      await session.close();
+      await session.close();
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+    console.log(JSON.stringify(warnings));
+  `, ["--no-warnings"]);
+  assert.equal(status, 0, stderr);
+  const [first, second, ...others] = JSON.parse(stdout).sort();
+  assert.match(first, /^failed turn dropped unread; .*`timeout`/);
+  assert.match(second, /the error of a turn was not read; .*the model is down/);
+  assert.deepEqual(others, []);
+});
+
+test("batch that was not read causes one warning", async () => {
+  const { status, stdout, stderr } = await run(`
+    const { runBatch } = await import(${dist("index.mjs")});
+    const warnings = [];
+    process.on("warning", ({ message }) => warnings.push(message));
+    const gc = globalThis.gc;
+    const alive = setInterval(() => undefined, 1000);
+    const executable = scriptedAgent([[{ error: { code: -32003, message: "the model is down" } }]]);
+    const failed = (signal) => new Promise((resolve) => {
+      runBatch(["a"], { executable, retry: 1, signal, onProgress: ({ running, done }) => running === 0 && done === 1 && resolve() });
+    });
+    await failed();
+    // Cancelled on purpose.
+    const controller = new AbortController();
+    await failed(controller.signal);
+    controller.abort();
+    while (warnings.length === 0) {
+      gc();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    clearInterval(alive);
+    console.log(JSON.stringify(warnings));
+  `, ["--no-warnings", "--expose-gc"]);
+  assert.equal(status, 0, stderr);
+  const [warning, ...others] = JSON.parse(stdout);
+  assert.match(warning, /^failed batch dropped unread; .*the model is down/);
+  assert.deepEqual(others, []);
+});
+
 test("warning has the names of options in Node", async () => {
   const { status, stdout, stderr } = await run(`
     const warnings = [];

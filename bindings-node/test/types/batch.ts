@@ -32,4 +32,6 @@ export function wrongOptionsAreRefused(): void {
   runBatch([{ prompt: "a", onEvent: () => undefined }]);
   // @ts-expect-error -- a text is not a list of jobs
   runBatch(5);
+  // @ts-expect-error -- a text would be a list of its characters
+  runBatch("abc");
 }

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kimi_agent_policy::Policy;
 use serde_json::{Value, json};
 
-use crate::error::{Result, invalid_option};
+use super::Naming;
+use crate::error::{Error, Result, invalid_option};
 
 /// The policies that were used last, by their JSON: a program checks many calls by one policy.
 static USED: Mutex<VecDeque<(String, Arc<Policy>)>> = Mutex::new(VecDeque::new());
@@ -31,9 +32,12 @@ pub fn read_policy(given: &Value) -> Result<Value> {
 /// `reason` and `part`.
 ///
 /// # Errors
-/// `InvalidOption` says what is wrong with the tool call.
-pub fn check_policy(policy: &str, call: &Value, work_dir: &Path) -> Result<Value> {
-    let verdict = used(policy)?.check_json(call, work_dir)?;
+/// `InvalidOption` says what is wrong with the tool call. It has the name that the host gives the argument.
+pub fn check_policy(policy: &str, call: &Value, work_dir: &Path, naming: Naming) -> Result<Value> {
+    let verdict = used(policy)?.check_json(call, work_dir).map_err(|error| match error {
+        Error::InvalidOption { option, reason } => invalid_option(naming.name(&option), reason),
+        other => other,
+    })?;
     serde_json::to_value(verdict).map_err(|error| invalid_option("tool_call", error.to_string()))
 }
 
