@@ -251,6 +251,7 @@ test("an error of a wrong job has the stack of the loop, and an error of the ite
     await assert.rejects(myLoop([job]), (error) => /^InvalidOption: [^\n]*\n {4}at .*myLoop/.test(error.stack));
   }
   function* myJobs() {
+    yield* [];
     throw new InvalidOption("own", "own");
   }
   await assert.rejects(myLoop(myJobs()), (error) => /myJobs/.test(error.stack));
