@@ -110,7 +110,7 @@ pub(super) fn approval_of(request: &Event, call: &ToolCallInfo) -> ApprovalReque
 }
 
 /// The command of a terminal in one line. Without arguments, it is the text for a shell.
-fn command_line(request: &TerminalRequest) -> String {
+pub(super) fn command_line(request: &TerminalRequest) -> String {
     let is_plain = |character: char| character.is_alphanumeric() || "-_./:=@%+,".contains(character);
     let quoted = |word: &String| match word.is_empty() || !word.chars().all(is_plain) {
         true => format!("'{}'", word.replace('\'', r"'\''")),

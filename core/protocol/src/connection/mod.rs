@@ -19,6 +19,7 @@
 mod budget;
 mod calls;
 mod cost;
+mod granted;
 mod halves;
 mod held;
 mod invalid_lines;

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 
+use super::granted::{Granted, Subject, subjects};
 use super::held::approval_of;
 use super::recording::Decided;
 use super::requests::ReplyTo;
@@ -54,6 +55,8 @@ pub(super) struct ApprovedCalls {
     /// The hashes of calls of the program's own tools that the agent has asked about, once each. They come next, and are not asked
     /// about again.
     once: Vec<[u64; 2]>,
+    /// What the agent has asked about, and may do through the program.
+    granted: Granted,
     /// Hashes, so that an agent cannot look for two requests with the same one.
     hasher: RandomState,
     second: RandomState,
@@ -103,6 +106,7 @@ impl ApprovedCalls {
     /// Forgets calls of a turn that has ended.
     pub(super) fn forget_once(&mut self) {
         self.once.clear();
+        self.granted.clear();
     }
 
     /// Returns hashes of a call without its id.
@@ -337,6 +341,8 @@ impl Connection {
         let answer = match outcome {
             PolicyOutcome::Allow => {
                 self.report_decision(decision, scope);
+                let subjects = self.subjects_of(request);
+                self.grant(subjects);
                 Approval::Approve
             }
             PolicyOutcome::Deny => Approval::reject(self.deny_in(decision, &request.description, scope)),
@@ -398,16 +404,40 @@ impl Connection {
         })?;
         match decision.decision {
             PolicyOutcome::Deny => Some(Verdict::Denied(self.deny(decision, &description))),
-            // The default asks about what the agent does. The program's own tools and handlers are the program's.
-            PolicyOutcome::Ask if decision.rule.is_some() => {
+            // The default asks about what the agent does. The program's own tools are the program's, and agents read without a
+            // permission.
+            PolicyOutcome::Ask if decision.rule.is_some() || is_effect(request) => {
                 let own = self.as_own(&call);
                 let asked = approval_of(request, &decision.tool_call);
                 let approved = self.approved_calls();
-                let is_approved =
-                    approved.contains(&own, approved.asked(&asked, &decision, &[])) || approved.take_once(&own);
+                let is_approved = approved.contains(&own, approved.asked(&asked, &decision, &[]))
+                    || approved.take_once(&own)
+                    || decision.rule.is_none() && approved.granted.take(request);
                 (!is_approved).then(|| Verdict::Asked(Box::new(decision)))
             }
             _ => None,
+        }
+    }
+
+    /// Returns what an approval of this request covers, if the agent can do it through the program.
+    pub(super) fn subjects_of(&self, request: &ApprovalRequest) -> Vec<Subject> {
+        let services = self.sources.services;
+        let is_possible = self.sources.rules.is_some() && (services.terminal || services.write_file);
+        let work_dir = self.dialect.work_dir().filter(|_| is_possible);
+        work_dir.map(|work_dir| subjects(request, work_dir)).unwrap_or_default()
+    }
+
+    /// Notes that the agent may do what it has asked about.
+    pub(super) fn grant(&mut self, subjects: Vec<Subject>) {
+        if !subjects.is_empty() {
+            self.approved_calls().granted.add(subjects);
+        }
+    }
+
+    /// Notes the text of a file that the agent has read through the program.
+    pub(super) fn note_read(&mut self, path: &str, text: &str) {
+        if self.sources.rules.is_some() && self.sources.services.write_file {
+            self.approved_calls().granted.note_file(path, text);
         }
     }
 
@@ -470,6 +500,11 @@ impl Connection {
 
 /// The kind of the program's own tools, for rules.
 const OWN_TOOL: &str = "mcp";
+
+/// Whether a request runs something or changes a file.
+fn is_effect(request: &Event) -> bool {
+    matches!(request, Event::WriteFileRequest(_) | Event::TerminalRequest(_))
+}
 
 /// The commands that the agent shows with a request.
 fn shown_commands(request: &ApprovalRequest) -> impl Iterator<Item = &str> {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::granted::Subject;
 use super::held::Held;
 use super::output::OutputTool;
 use super::policy::{AskedAbout, ToolRules, Verdict, is_said};
@@ -177,6 +178,10 @@ pub(super) struct About {
     shown: Vec<u64>,
     /// For an approval: how often the agent had replaced what it said about the call.
     replacements: u32,
+    /// For an approval: the requests that it covers.
+    subjects: Vec<Subject>,
+    /// For a file: the path that is read.
+    path: Option<String>,
     questions: Vec<Question>,
 }
 
@@ -373,6 +378,7 @@ impl Connection {
         match request {
             Event::ApprovalRequest(request) => {
                 let CallDetails { shown, replacements, .. } = details(&request.tool_call_id);
+                let is_held = matches!(reply_to, ReplyTo::Held(_));
                 About {
                     tool_call: match reply_to {
                         ReplyTo::Held(held) => Some(Known::of_call(held.call.clone())),
@@ -383,9 +389,11 @@ impl Connection {
                     agent: request.agent_id.clone(),
                     shown,
                     replacements,
+                    subjects: if is_held { Vec::new() } else { self.subjects_of(request) },
                     ..About::default()
                 }
             }
+            Event::ReadFileRequest(request) => About { path: Some(request.path.clone()), ..About::default() },
             Event::QuestionRequest(request) => About {
                 tool_call: find(None, &request.tool_call_id),
                 questions: request.questions.clone(),
@@ -738,6 +746,15 @@ impl Connection {
         let about = (pending.about.tool_call.as_ref(), pending.about.asked);
         let once = self.approve_once(answer, about, is_of_agent);
         let answer = once.as_ref().unwrap_or(answer);
+        match answer {
+            Answer::Approval(Approval::Approve | Approval::ApproveForSession) => {
+                self.grant(std::mem::take(&mut pending.about.subjects));
+            }
+            Answer::ReadFile(Some(text)) => {
+                pending.about.path.iter().for_each(|path| self.note_read(path, text));
+            }
+            _ => {}
+        }
         let reply_to = std::mem::replace(&mut pending.reply_to, ReplyTo::Answered);
         self.send_answer_or_go_on(reply_to, &pending.request_id, answer, now);
         if matches!(answer, Answer::Approval(Approval::Reject { .. })) {

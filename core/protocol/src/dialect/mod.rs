@@ -558,6 +558,11 @@ pub trait Dialect: Send + std::fmt::Debug {
         CallDetails::default()
     }
 
+    /// Returns the working directory of the session, if the agent can use files and terminals of the program.
+    fn work_dir(&self) -> Option<&std::path::Path> {
+        None
+    }
+
     /// Whether a question can be answered with a text that is not one of its choices.
     fn accepts_free_answers(&self) -> bool {
         true

@@ -566,6 +566,10 @@ impl Dialect for Acp {
         self.details_in_children(call_id).unwrap_or_else(|| self.tools.details(call_id))
     }
 
+    fn work_dir(&self) -> Option<&std::path::Path> {
+        Some(&self.params.work_dir)
+    }
+
     fn shares_processes(&self) -> bool {
         true
     }
