@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::Connection;
 use super::held::command_line;
 use crate::messages::{ApprovalRequest, DisplayBlock, Event, TerminalRequest, ToolCallInfo};
 
@@ -99,8 +100,37 @@ impl Granted {
     }
 }
 
+impl Connection {
+    /// Returns what an approval of this request covers, if the agent can do it through the program.
+    pub(super) fn subjects_of(&self, request: &ApprovalRequest) -> Vec<Subject> {
+        let services = self.sources.services;
+        let is_possible = self.sources.rules.is_some() && (services.terminal || services.write_file);
+        let work_dir = self.dialect.work_dir().filter(|_| is_possible);
+        work_dir.map(|work_dir| subjects(request, work_dir)).unwrap_or_default()
+    }
+
+    /// Notes that the agent may do what it has asked about.
+    pub(super) fn grant(&mut self, subjects: Vec<Subject>) {
+        if !subjects.is_empty() {
+            self.approved_calls().granted.add(subjects);
+        }
+    }
+
+    /// Notes the text of a file that the agent has read through the program.
+    pub(super) fn note_read(&mut self, path: &str, text: &str) {
+        if self.sources.rules.is_some() && self.sources.services.write_file {
+            self.approved_calls().granted.note_file(path, text);
+        }
+    }
+}
+
+/// Whether a request runs something or changes a file.
+pub(super) fn is_effect(request: &Event) -> bool {
+    matches!(request, Event::WriteFileRequest(_) | Event::TerminalRequest(_))
+}
+
 /// Returns what a request for a permission is about.
-pub(super) fn subjects(request: &ApprovalRequest, work_dir: &Path) -> Vec<Subject> {
+fn subjects(request: &ApprovalRequest, work_dir: &Path) -> Vec<Subject> {
     let arguments = request.tool_call.get().and_then(|call: &ToolCallInfo| call.arguments.as_ref());
     let text = |names: &[&str]| names.iter().find_map(|name| arguments?.get(*name)?.as_str());
     let folder = text(&FOLDERS).unwrap_or_default();

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 
-use super::granted::{Granted, Subject, subjects};
+use super::granted::{Granted, is_effect};
 use super::held::approval_of;
 use super::recording::Decided;
 use super::requests::ReplyTo;
@@ -56,7 +56,7 @@ pub(super) struct ApprovedCalls {
     /// about again.
     once: Vec<[u64; 2]>,
     /// What the agent has asked about, and may do through the program.
-    granted: Granted,
+    pub(super) granted: Granted,
     /// Hashes, so that an agent cannot look for two requests with the same one.
     hasher: RandomState,
     second: RandomState,
@@ -419,28 +419,6 @@ impl Connection {
         }
     }
 
-    /// Returns what an approval of this request covers, if the agent can do it through the program.
-    pub(super) fn subjects_of(&self, request: &ApprovalRequest) -> Vec<Subject> {
-        let services = self.sources.services;
-        let is_possible = self.sources.rules.is_some() && (services.terminal || services.write_file);
-        let work_dir = self.dialect.work_dir().filter(|_| is_possible);
-        work_dir.map(|work_dir| subjects(request, work_dir)).unwrap_or_default()
-    }
-
-    /// Notes that the agent may do what it has asked about.
-    pub(super) fn grant(&mut self, subjects: Vec<Subject>) {
-        if !subjects.is_empty() {
-            self.approved_calls().granted.add(subjects);
-        }
-    }
-
-    /// Notes the text of a file that the agent has read through the program.
-    pub(super) fn note_read(&mut self, path: &str, text: &str) {
-        if self.sources.rules.is_some() && self.sources.services.write_file {
-            self.approved_calls().granted.note_file(path, text);
-        }
-    }
-
     /// Reports a denial. Returns its reason, for the model.
     pub(super) fn deny(&mut self, decision: PolicyDecision, description: &str) -> String {
         let scope = self.live_scope();
@@ -500,11 +478,6 @@ impl Connection {
 
 /// The kind of the program's own tools, for rules.
 const OWN_TOOL: &str = "mcp";
-
-/// Whether a request runs something or changes a file.
-fn is_effect(request: &Event) -> bool {
-    matches!(request, Event::WriteFileRequest(_) | Event::TerminalRequest(_))
-}
 
 /// The commands that the agent shows with a request.
 fn shown_commands(request: &ApprovalRequest) -> impl Iterator<Item = &str> {

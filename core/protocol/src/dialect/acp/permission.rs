@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::tools::AskedQuestion;
+use super::unreadable::Of;
 use super::{Acp, Asks, OpenRequest, content, meta, request_id, unknown};
 use crate::answers::Approval;
 use crate::dialect::{Answer, Incoming, OfferedOptions};
@@ -92,12 +93,32 @@ impl Choice {
         }
     }
 
+    /// Returns whether the label or the id says that the permission lasts, or that it is about more than this call.
+    fn lasts(&self) -> bool {
+        const WORDS: [&str; 11] = [
+            "always",
+            "forever",
+            "permanent",
+            "permanently",
+            "session",
+            "bypass",
+            "yolo",
+            "trust",
+            "all",
+            "everything",
+            "project",
+        ];
+        let id = self.option_id.0.to_lowercase();
+        let mut words = id.split(|c: char| !c.is_alphanumeric());
+        reads_as_lasting(&self.name) || words.any(|word| WORDS.contains(&word))
+    }
+
     /// Returns whether the label says the opposite of the kind, for example "No" on an option that allows. Kimi Code's
     /// answers to a question always have the kind `allow_once`, so they are not checked.
     fn contradicts_itself(&self) -> bool {
         match self.power() {
             Power::Nothing => reads_as_permission(&self.name),
-            Power::Once => (reads_as_refusal(&self.name) || reads_as_lasting(&self.name)) && !is_answer(self),
+            Power::Once => (reads_as_refusal(&self.name) || self.lasts()) && !is_answer(self),
             Power::Always => reads_as_refusal(&self.name) && !is_answer(self),
             Power::Unknown => false,
         }
@@ -162,9 +183,41 @@ fn reads_as_lasting(label: &str) -> bool {
         "auto-accept",
         "auto-approve",
         "auto-edit",
+        "auto accept",
+        "auto approve",
+        "auto-run",
+        "auto run",
+        "auto mode",
+        "approve everything",
+        "accept everything",
+        "yes to everything",
+        "yolo",
+        "trust",
+        "full access",
+        "allowlist",
+        "whitelist",
+        "remember",
+        "from here on",
+        "going forward",
+        "in the future",
+        "stop asking",
+        "without asking",
+        "skip permission",
+        "this folder",
+        "this directory",
+        "this repository",
+        "all commands",
+        "all tools",
+        "all edits",
+        "all requests",
+        "any command",
+        "similar commands",
+        "commands like this",
     ];
     let label = label.to_lowercase().replace('’', "'");
-    LASTING.iter().any(|text| label.contains(text))
+    // "Yes for git commands" is about others, too.
+    let is_of_several = label.split_once(" for ").is_some_and(|(_, rest)| rest.trim_end().ends_with(" commands"));
+    is_of_several || LASTING.iter().any(|text| label.contains(text))
 }
 
 fn reads_as_permission(label: &str) -> bool {
@@ -293,7 +346,9 @@ impl Permission {
             )),
             None => {
                 if matches!(answer, Answer::Approval(Approval::Approve | Approval::ApproveForSession)) {
-                    tracing::warn!("an approval is answered as cancelled: the agent offers no option that allows once");
+                    tracing::warn!(
+                        "an approval is answered as cancelled: the agent offers no option that surely allows this call once"
+                    );
                 }
                 cancelled()
             }
@@ -333,7 +388,8 @@ impl Acp {
         let call_id = asked.tool_call.tool_call_id.0.to_string();
         let fields = &asked.tool_call.fields;
         self.restate(&call_id, asked.tool_call.meta.as_ref(), fields, &mut all);
-        self.note_unreadable(&call_id, params.member("toolCall").ok().flatten().unwrap_or_default());
+        let described = params.member("toolCall").ok().flatten().unwrap_or_default();
+        self.note_unreadable(&call_id, described, Of::Request);
         let order = self.next_order();
         let is_own = self.is_own_call(&call_id, fields, &asked.options.0);
         let (mut request, question): (Event, _) = if is_approval(&asked.options.0) {
@@ -480,8 +536,20 @@ mod tests {
             ("Yes, and manually approve edits", true),
             ("Never", false),
             ("Not now", false),
+            ("Approve everything", false),
+            ("Enable YOLO", false),
+            ("Yes for git commands", false),
+            ("Trust this folder", false),
+            ("Yes, allow once", true),
+            ("Yes, run this command", true),
+            ("Allow edits to this file", true),
         ] {
             assert_eq!(plain(&[option("o", name, Kind::AllowOnce)]), [is_plain], "{name}");
+        }
+        for (id, is_plain) in
+            [("proceed_always", false), ("allow-for-session", false), ("yolo", false), ("proceed_once", true)]
+        {
+            assert_eq!(plain(&[option(id, "Yes", Kind::AllowOnce)]), [is_plain], "{id}");
         }
         assert_eq!(plain(&[option("o", "Always allow", Kind::AllowAlways)]), [true]);
     }

@@ -79,6 +79,8 @@ struct Call {
     is_asked: bool,
     /// Whether the agent has announced it, and not only sent updates or a request.
     is_announced: bool,
+    /// Whether an announcement itself has come.
+    is_called: bool,
     /// Whether a request has named another tool, or other arguments.
     is_restated: bool,
     title: Option<String>,
@@ -596,6 +598,10 @@ impl Acp {
         let is_same =
             |call: &&mut Call| !call.ended || (is_end(&fields) || !call.is_announced) && !call.has_other_input(&fields);
         if let Some(call) = self.tools.find(id).filter(is_same) {
+            // It may be a new call, to which the known arguments do not belong.
+            let is_again = std::mem::replace(&mut call.is_called, true) && !call.ended;
+            let is_without = fields.raw_input.as_ref().is_none_or(|raw| raw.is_null() || is_blank(raw));
+            call.details.is_incomplete |= is_again && is_without && call.called && !is_end(&fields);
             call.is_announced = true;
             return self.tool_update(id, fields, meta, all);
         }
@@ -620,6 +626,7 @@ impl Acp {
             arguments: arguments.clone(),
             called: input.is_some(),
             is_announced: true,
+            is_called: true,
             ..Call::default()
         };
         self.tools.add(call);

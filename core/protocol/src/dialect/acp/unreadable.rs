@@ -2,19 +2,26 @@
 //! a word, and a decision would not know about them.
 
 use agent_client_protocol_schema::v1::{ToolCallContent, ToolCallLocation};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Acp;
 use crate::json::scan::{for_each_member, text_of};
 
+/// Where a call is described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    Update,
+    /// Content that is no list is left out.
+    Request,
+}
+
 /// Returns whether a call has locations or changes of files that cannot be read.
-fn hides_places(call: &str) -> bool {
+fn hides_places(call: &str, of: Of) -> bool {
     let mut hides = false;
     let read = for_each_member(call, |name, value| {
         hides |= match name.decode().as_deref() {
             Some("locations") => value != "null" && serde_json::from_str::<Vec<ToolCallLocation>>(value).is_err(),
-            Some("content") => has_unreadable_change(value),
+            Some("content") => has_unreadable_change(value, of),
             _ => false,
         };
         Ok(())
@@ -22,27 +29,36 @@ fn hides_places(call: &str) -> bool {
     read.is_err() || hides
 }
 
-fn has_unreadable_change(content: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Typed<'a> {
-        #[serde(borrow, rename = "type")]
-        kind: &'a RawValue,
-    }
-    let is_unreadable = |item: &str| {
-        let kind = serde_json::from_str::<Typed<'_>>(item).ok().and_then(|item| text_of(item.kind.get()));
-        kind.is_some_and(|kind| kind == "diff") && serde_json::from_str::<ToolCallContent>(item).is_err()
-    };
+fn has_unreadable_change(content: &str, of: Of) -> bool {
     match serde_json::from_str::<Vec<&RawValue>>(content) {
-        Ok(items) => items.iter().any(|item| is_unreadable(item.get())),
+        Ok(items) => items.iter().any(|item| is_change(item.get()) && !is_readable(item.get())),
         // Some agents send one item without a list.
-        Err(_) => is_unreadable(content),
+        Err(_) => is_change(content) && (of == Of::Request || !is_readable(content)),
     }
+}
+
+fn is_readable(item: &str) -> bool {
+    serde_json::from_str::<ToolCallContent>(item).is_ok()
+}
+
+/// Whether an item can be the change of a file: by its type, in any spelling, or by its members.
+fn is_change(item: &str) -> bool {
+    let mut is_change = false;
+    let read = for_each_member(item, |name, value| {
+        is_change |= match name.decode().as_deref() {
+            Some("type") => text_of(value).is_some_and(|kind| kind.to_lowercase().contains("diff")),
+            Some("path" | "newText" | "oldText") => true,
+            _ => false,
+        };
+        Ok(())
+    });
+    item.starts_with('{') && (is_change || read.is_err())
 }
 
 impl Acp {
     /// Notes that a call names places that cannot be read: no rule with a pattern allows it.
-    pub(super) fn note_unreadable(&mut self, id: &str, call: &str) {
-        if hides_places(call) {
+    pub(super) fn note_unreadable(&mut self, id: &str, call: &str, of: Of) {
+        if hides_places(call, of) {
             tracing::debug!(
                 field = "locations, content",
                 "places of a tool call that can't be read: no rule with a pattern allows it"
@@ -54,7 +70,7 @@ impl Acp {
 
 #[cfg(test)]
 mod tests {
-    use super::hides_places;
+    use super::{Of, hides_places};
 
     #[test]
     fn readable_descriptions_hide_nothing() {
@@ -68,7 +84,7 @@ mod tests {
             r#"{"content": "done"}"#,
             r#"{"content": [{"type": "content", "content": {"type": "text", "text": "a"}}, {"type": "new"}, 7]}"#,
         ] {
-            assert!(!hides_places(call), "{call}");
+            assert!(!hides_places(call, Of::Update), "{call}");
         }
     }
 
@@ -84,8 +100,22 @@ mod tests {
             r#"{"content": [{"type": "diff", "file": "/a", "newText": "b"}]}"#,
             r#"{"content": [{"type": "\u0064iff", "path": ["/a"], "newText": "b"}]}"#,
             r#"{"content": {"type": "diff", "path": "/a"}}"#,
+            r#"{"content": [{"type": "Diff", "path": "/a", "newText": "b"}]}"#,
+            r#"{"content": [{"type": "file_change", "path": "/a", "newText": "b"}]}"#,
+            r#"{"content": [{"path": "/a", "newText": "b"}]}"#,
         ] {
-            assert!(hides_places(call), "{call}");
+            assert!(hides_places(call, Of::Update), "{call}");
+        }
+    }
+
+    #[test]
+    fn requests_leave_out_content_that_is_no_list() {
+        let change = r#"{"content": {"type": "diff", "path": "/a", "newText": "b"}}"#;
+        assert!(hides_places(change, Of::Request) && !hides_places(change, Of::Update));
+        for call in
+            [r#"{"content": {"type": "content", "content": {"type": "text", "text": "a"}}}"#, r#"{"content": "a"}"#]
+        {
+            assert!(!hides_places(call, Of::Request), "{call}");
         }
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::opening::Stage;
 use super::tools::is_end;
+use super::unreadable::Of;
 use super::{Acp, config, content, failure, meta, plan, subagents, tools, unknown};
 use crate::cost::money;
 use crate::dialect::Incoming;
@@ -247,7 +248,7 @@ impl Acp {
                     self.pass_on(kind, raw, None, all);
                 }
                 self.tool_call(&id, &name, fields, meta.as_ref(), all);
-                self.note_unreadable(&id, raw);
+                self.note_unreadable(&id, raw, Of::Update);
                 self.tools.titled(&id, &title);
                 self.tools.count(&id);
             }
@@ -258,7 +259,7 @@ impl Acp {
                     self.pass_on(kind, raw, None, all);
                 }
                 self.tool_update(&update.tool_call_id.0, update.fields, meta.as_ref(), all);
-                self.note_unreadable(&update.tool_call_id.0, raw);
+                self.note_unreadable(&update.tool_call_id.0, raw, Of::Update);
                 self.tools.count(&update.tool_call_id.0);
             }
             SessionUpdate::CurrentModeUpdate(update) => {

@@ -1,5 +1,8 @@
 //! Decisions of a policy: they are about the call as its permission request describes it.
 
+mod granted;
+
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -180,6 +183,8 @@ fn request_counts_over_earlier_data() {
         (command("ls"), path("diffs"), "deny", false),
         (command("ls"), json!({"locations": ["/etc/passwd"]}), "ask", true),
         (command("ls"), json!({"content": [{"type": "diff", "file": "/etc/passwd", "newText": "x"}]}), "ask", true),
+        (command("ls"), json!({"content": [{"type": "Diff", "path": "/etc/passwd", "newText": "x"}]}), "ask", true),
+        (command("ls"), json!({"content": {"type": "diff", "path": "/etc/passwd", "newText": "x"}}), "ask", true),
         (merged(command("ls"), json!({"locations": {"path": "/etc/passwd"}})), command("ls"), "ask", true),
         (merged(command("ls"), path("locations")), json!({"locations": [{"path": "/tmp/x"}]}), "deny", true),
         (merged(command("ls"), path("diffs")), command("ls"), "deny", false),
@@ -205,6 +210,22 @@ fn request_counts_over_earlier_data() {
             _ => None,
         };
         assert_eq!(seen.selected.as_deref(), selected, "{before} {request}");
+    }
+}
+
+#[test]
+fn second_announcement_inherits_no_arguments() {
+    let command = json!({"kind": "execute", "rawInput": {"command": "ls"}});
+    for (second, decision) in [
+        (json!({"kind": "execute"}), "ask"),
+        (json!({"kind": "execute", "rawInput": {}}), "ask"),
+        (command.clone(), "allow"),
+    ] {
+        let mut session = Decided::new();
+        session.call(command.clone());
+        session.call(second.clone());
+        let seen = session.ask(json!({}));
+        assert_eq!(seen.decision.expect("a decision").0.as_str(), decision, "{second}");
     }
 }
 
@@ -461,78 +482,6 @@ fn files_and_terminals_are_denied_before_handler() {
     }
 }
 
-impl Decided {
-    fn read_file(&mut self, path: &str, text: &str) {
-        let params = json!({"sessionId": "s", "path": path});
-        self.hear(&json!({"jsonrpc": "2.0", "id": "read", "method": "fs/read_text_file", "params": params}));
-        let mut outputs = std::iter::from_fn(|| self.connection.poll_output());
-        let key = outputs.find_map(|output| match output {
-            Output::Ask { key, .. } => Some(key),
-            _ => None,
-        });
-        self.connection.answer(key.expect("the handler"), &Answer::ReadFile(Some(text.to_owned())), self.now);
-    }
-
-    /// Sends a request for a file or a terminal. Returns what is asked: `approval`, the handler, or nothing.
-    fn serve(&mut self, method: &str, params: Value) -> &'static str {
-        self.number += 1;
-        let params = merged(json!({"sessionId": "s"}), params);
-        self.hear(&json!({"jsonrpc": "2.0", "id": self.number, "method": method, "params": params}));
-        let outputs: Vec<_> = std::iter::from_fn(|| self.connection.poll_output()).collect();
-        outputs.iter().fold("nothing", |found, output| match output {
-            Output::Ask { request, .. } if matches!(**request, Event::ApprovalRequest(_)) => "approval",
-            Output::Ask { .. } => "handler",
-            _ => found,
-        })
-    }
-}
-
-#[test]
-fn what_runs_or_writes_needs_an_approval() {
-    let terminal = |params: Value| ("terminal/create", params);
-    let write = |content: &str| ("fs/write_text_file", json!({"path": "/project/a", "content": content}));
-    let make = json!({"kind": "execute", "rawInput": {"command": "make x"}});
-    let in_folder = json!({"kind": "execute", "rawInput": {"command": "make x", "cwd": "sub"}});
-    let words = json!({"kind": "execute", "rawInput": {"command": ["bash", "-lc", "make x"]}});
-    let whole = json!({"kind": "edit", "rawInput": {"path": "a", "content": "new"}});
-    let change =
-        json!({"kind": "edit", "content": [{"type": "diff", "path": "/project/a", "oldText": "b", "newText": "x"}]});
-    for (approved, (method, params), asked) in [
-        (None, ("fs/read_text_file", json!({"path": "/project/a"})), "handler"),
-        (None, terminal(json!({"command": "ls"})), "handler"),
-        (None, terminal(json!({"command": "make x"})), "approval"),
-        (None, write("new"), "approval"),
-        (Some(&make), terminal(json!({"command": "make x"})), "handler"),
-        (Some(&make), terminal(json!({"command": "make", "args": ["x"], "cwd": "/project"})), "handler"),
-        (Some(&make), terminal(json!({"command": "/bin/sh", "args": ["-lc", "make x"]})), "handler"),
-        (Some(&make), terminal(json!({"command": "make x", "env": [{"name": "CLAUDECODE", "value": "1"}]})), "handler"),
-        (Some(&make), terminal(json!({"command": "make x", "env": [{"name": "PATH", "value": "/x"}]})), "approval"),
-        (Some(&make), terminal(json!({"command": "make x", "cwd": "/project/sub"})), "approval"),
-        (Some(&make), terminal(json!({"command": "make y"})), "approval"),
-        (Some(&make), terminal(json!({"command": "/tmp/sh", "args": ["-lc", "make x"]})), "approval"),
-        (Some(&make), write("new"), "approval"),
-        (Some(&in_folder), terminal(json!({"command": "make x", "cwd": "/project/sub"})), "handler"),
-        (Some(&in_folder), terminal(json!({"command": "make x"})), "approval"),
-        (Some(&words), terminal(json!({"command": "bash", "args": ["-lc", "make x"]})), "handler"),
-        (Some(&whole), write("new"), "handler"),
-        (Some(&whole), write("other"), "approval"),
-        (Some(&change), write("a x c"), "handler"),
-        (Some(&change), write("a x c; more"), "approval"),
-    ] {
-        let about = format!("{approved:?} {method} {params}");
-        let mut session = Decided::new();
-        session.read_file("/project/a", "a b c");
-        if let Some(approved) = approved {
-            let key = session.asked(approved.clone());
-            session.connection.answer(key, &Answer::Approval(Approval::Approve), session.now);
-        }
-        assert_eq!(session.serve(method, params.clone()), asked, "{about}");
-        if asked == "handler" && approved.is_some() {
-            assert_eq!(session.serve(method, params), "approval", "an approval counts once: {about}");
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Call(Option<&'static str>),
@@ -558,6 +507,8 @@ proptest! {
     fn no_decision_is_about_older_data_than_newest(steps in steps()) {
         let mut session = Decided::new();
         let mut open: HashMap<&str, Vec<&str>> = HashMap::new();
+        // Announced ids, and those that were announced again without arguments.
+        let (mut announced, mut unsure) = (HashSet::new(), HashSet::new());
         for (id, step) in steps {
             let with = |mut fields: Value, command: Option<&str>| {
                 if let Some(command) = command {
@@ -568,7 +519,11 @@ proptest! {
             match step {
                 Step::Call(command) => {
                     session.call(with(json!({"toolCallId": id}), command));
-                    open.entry(id).or_default().extend(command);
+                    let known = open.entry(id).or_default();
+                    if !announced.insert(id) && command.is_none() && !known.is_empty() {
+                        unsure.insert(id);
+                    }
+                    known.extend(command);
                 }
                 Step::Update(command) if open.contains_key(id) => {
                     session.update(with(json!({"sessionUpdate": "tool_call_update", "toolCallId": id}), command));
@@ -578,6 +533,8 @@ proptest! {
                     let ended = json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "completed"});
                     session.update(ended);
                     open.remove(id);
+                    announced.remove(id);
+                    unsure.remove(id);
                 }
                 Step::Ask(command) => {
                     let seen = session.ask(with(json!({"toolCallId": id}), command));
@@ -588,13 +545,13 @@ proptest! {
                     prop_assert_eq!(decided, known.last().copied());
                     let expected = if known.contains(&"rm x") {
                         PolicyOutcome::Deny
-                    } else if known.is_empty() || known.contains(&"git") {
+                    } else if known.is_empty() || known.contains(&"git") || unsure.contains(id) {
                         PolicyOutcome::Ask
                     } else {
                         PolicyOutcome::Allow
                     };
                     prop_assert_eq!(outcome, expected);
-                    let is_changed = known.iter().any(|command| Some(command) != known.last());
+                    let is_changed = known.iter().any(|command| Some(command) != known.last()) || unsure.contains(id);
                     prop_assert_eq!(call.changed, is_changed.then_some(true));
                 }
                 Step::Update(_) | Step::End => {}
