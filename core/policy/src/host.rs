@@ -63,6 +63,12 @@ pub(crate) fn may_be_another(text: &str) -> bool {
     authority.contains('{') || authority.match_indices('[').any(is_range) || text.starts_with('{') || is_replaced
 }
 
+/// Whether a text is a number such as a port or a number of seconds, which names no host that can be reached.
+pub(crate) fn is_plain_number(text: &str) -> bool {
+    let text = text.split('/').next().unwrap_or_default().trim();
+    !text.starts_with('0') && text.parse::<u16>().is_ok()
+}
+
 /// The hosts that can be in the parts of a word between `:` and `,`: `name:80:HOST:80`, `HOST::module`, `TCP4:HOST:80,bind=HOST`.
 /// Returns nothing if there are more than are looked at.
 pub(crate) fn inner(text: &str) -> Option<Vec<&str>> {
@@ -83,7 +89,7 @@ pub(crate) fn inner(text: &str) -> Option<Vec<&str>> {
         }
     }
     found.push(&text[start..]);
-    found.retain(|part| !part.is_empty() && *part != text && !part.parse::<u16>().is_ok_and(|port| port > 0));
+    found.retain(|part| !part.is_empty() && *part != text && !is_plain_number(part));
     Some(found)
 }
 

@@ -93,6 +93,36 @@ fn kind_of_word(word: &str) -> Option<Kind> {
     VERBS.iter().find(|(_, words)| is(words)).map(|(kind, _)| *kind)
 }
 
+/// What a name that begins with a word for reading says further: `read_and_delete`, `search_replace`. Most other words are nouns,
+/// as in `get_commit`.
+fn kind_of_second_verb<'a>(words: impl Iterator<Item = &'a str>) -> Option<Kind> {
+    const CERTAIN: [&str; 12] = [
+        "replace",
+        "write",
+        "overwrite",
+        "rewrite",
+        "delete",
+        "remove",
+        "rename",
+        "modify",
+        "edit",
+        "execute",
+        "exec",
+        "eval",
+    ];
+    let mut before = None;
+    for word in words {
+        let follows = matches!(before, Some("and" | "or" | "then"));
+        if follows || (before.is_none() && CERTAIN.contains(&word)) {
+            if let Some(kind) = kind_of_word(word) {
+                return Some(kind);
+            }
+        }
+        before = Some(word);
+    }
+    None
+}
+
 /// What a tool does by the words of its name, if that is more than to read. Of a title, only the first word counts.
 pub(crate) fn kind_by_words(name: &str) -> Option<Kind> {
     /// Names with more words are titles.
@@ -106,7 +136,7 @@ pub(crate) fn kind_by_words(name: &str) -> Option<Kind> {
     let mut words = words.split('_').filter(|word| !word.is_empty()).take(MAX_WORDS);
     let first = words.next()?;
     if READS.contains(&first) {
-        return None;
+        return if is_name(name) { kind_of_second_verb(words) } else { None };
     }
     let found = kind_of_word(first);
     if found.is_some() || !is_name(name) {
@@ -133,11 +163,34 @@ mod tests {
         for (kind, names) in [
             (
                 Kind::Delete,
-                &["rm", "unlink", "delete_files", "deletesFile", "file.delete", "fs:remove", "Delete a.txt"][..],
+                &[
+                    "rm",
+                    "unlink",
+                    "delete_files",
+                    "deletesFile",
+                    "file.delete",
+                    "fs:remove",
+                    "Delete a.txt",
+                    "read_and_delete",
+                ][..],
             ),
-            (Kind::Edit, &["overwrite", "fs.write", "tee", "updateFile"]),
+            (
+                Kind::Edit,
+                &[
+                    "overwrite",
+                    "fs.write",
+                    "tee",
+                    "updateFile",
+                    "search_replace",
+                    "find_and_replace",
+                    "getOrCreateFile",
+                ],
+            ),
             (Kind::Move, &["files_rename", "mv"]),
-            (Kind::Execute, &["sh", "zsh", "fish", "execute", "git_commit", "uninstall", "node", "xargs", "git"]),
+            (
+                Kind::Execute,
+                &["sh", "zsh", "fish", "execute", "git_commit", "uninstall", "node", "xargs", "git", "load_and_run"],
+            ),
             (Kind::Fetch, &["curl", "nc", "download_file"]),
         ] {
             for name in names {
@@ -152,6 +205,10 @@ mod tests {
             "list_commands",
             "open",
             "git_diff",
+            "get_commit",
+            "list_edits",
+            "view_run",
+            "search_and_sort",
             "outline",
             "a title to write",
             "",

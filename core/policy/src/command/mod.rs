@@ -130,6 +130,13 @@ impl Item {
         }
         self
     }
+
+    /// Notes that the command is a word which a program may run.
+    fn set_may_run(&mut self) {
+        if let Self::Command { may_run, .. } = self {
+            *may_run = true;
+        }
+    }
 }
 
 /// Takes a text for a shell apart.
@@ -321,6 +328,7 @@ impl<'a> Walker<'a> {
                 if !self.spend(bytes) {
                     break;
                 }
+                let start = self.items.len();
                 self.push_command(all, from + at, None, true);
                 if let Word::Literal(inner) = word
                     && chain == 0
@@ -329,6 +337,13 @@ impl<'a> Walker<'a> {
                     self.take(inner, depth + 1, true);
                 }
                 self.push_value(all, from + at, depth);
+                let begins = begins_command(words, at);
+                for item in &mut self.items[start..] {
+                    if let Item::Command { command, may_run, .. } = item {
+                        let is_inside = command.all.len() != all.len();
+                        *may_run |= (begins || is_inside) && matches!(command.words().first(), Some(Word::Dynamic(_)));
+                    }
+                }
             }
             documents.iter().for_each(|document| self.take(document, depth + 1, true));
         }
@@ -358,11 +373,17 @@ impl<'a> Walker<'a> {
     fn add_words_that_may_run(&mut self, all: &Rc<[Word]>, from: usize) {
         let end = all.len().min(from + MAX_INNER / 2);
         for at in from + 1..end {
-            let Word::Literal(inner) = &all[at] else { continue };
             if !self.spend(weight(&all[at..])) {
                 return;
             }
             let start = self.items.len();
+            let Word::Literal(inner) = &all[at] else {
+                if begins_command(&all[from..], at - from) {
+                    self.push_command(all, at, None, true);
+                }
+                self.items[start..].iter_mut().for_each(Item::set_may_run);
+                continue;
+            };
             self.push_value(all, at, 0);
             let is_word = !inner.is_empty() && !inner.starts_with(['-', '+']);
             if is_word {
@@ -374,13 +395,11 @@ impl<'a> Walker<'a> {
                 self.is_in_words = false;
             }
             for mut item in self.items.split_off(start) {
-                match &mut item {
-                    Item::Command { may_run, .. } => *may_run = true,
-                    // The word can be any text.
-                    Item::Opaque { shadow: true, .. } => continue,
-                    _ => {}
+                // The word can be any text.
+                if !matches!(item, Item::Opaque { shadow: true, .. }) {
+                    item.set_may_run();
+                    self.items.push(item);
                 }
-                self.items.push(item);
             }
         }
     }
@@ -431,6 +450,16 @@ pub(crate) fn runs_another(words: &[Word]) -> bool {
     wrappers::hidden(words) != Hidden::Nothing || wrappers::is_shell(words)
 }
 
+/// Whether a word that only the shell knows can be the command that a program runs: it comes first, behind `--`, or behind words
+/// such as `run`. A word with `/` or `.` is rather a file.
+fn begins_command(words: &[Word], at: usize) -> bool {
+    const BEFORE: [&str; 3] = ["run", "exec", "shell"];
+    let Word::Dynamic(text) = &words[at] else { return false };
+    let is_before = |word: &Word| word.text().starts_with('-') || BEFORE.contains(&word.text());
+    let is_file = text.contains(['/', '.']) && !text.starts_with("$(");
+    !is_file && (words[at - 1].text() == "--" || words[1..at].iter().all(is_before))
+}
+
 /// The value that is joined to the name of an option or of a setting: `--name=value`, `-nvalue`, `name=value`.
 fn joined_value(word: &str) -> Option<&str> {
     let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_.+".contains(c));
@@ -452,6 +481,11 @@ fn weight(words: &[Word]) -> usize {
 /// Whether this is the name of a shell, or of a program that runs others.
 pub(crate) fn is_program_of_shell(name: &str) -> bool {
     runs_another(&[Word::Literal(name.to_owned()), Word::Literal("x".to_owned())])
+}
+
+/// Whether this is the name of a program that is known.
+pub(crate) fn is_program(name: &str) -> bool {
+    programs::is_known(name) || file_use::is_known(name) || is_network(name) || is_program_of_shell(name)
 }
 
 /// Whether nothing is known of a program with this name.

@@ -3,6 +3,7 @@
 use super::wrappers::names_folder;
 use super::{Command, LowerWord, Word, base_name, changes_directory};
 use crate::pieces::longest_piece;
+use crate::programs::first_operand;
 use crate::rule::Certainty;
 
 /// The words of a command pattern.
@@ -142,8 +143,12 @@ impl CommandPattern {
             if let Some(at) = given[from..].iter().position(is_meant) {
                 from += at + 1;
             } else if pattern.starts_with('-') {
+                if pattern == "--no-verify" && skips_hooks(command) {
+                    continue;
+                }
                 // Options may stand anywhere, joined, abbreviated or in their other spelling.
-                match has_option(pattern, given.iter().flatten().map(|word| &*word.text)) {
+                let given = given.iter().filter(|word| !is_other_option(first, pattern, word.as_ref()));
+                match has_option(pattern, given.flatten().map(|word| &*word.text)) {
                     Certainty::No if has_unknown => certainty = Certainty::Maybe,
                     Certainty::No => return Certainty::No,
                     Certainty::Maybe => certainty = Certainty::Maybe,
@@ -265,6 +270,35 @@ pub(crate) fn plain_path(text: &str) -> String {
 /// The name of a long option, without its value.
 pub(crate) fn long_option(word: &str) -> Option<&str> {
     word.strip_prefix("--").map(|name| name.split('=').next().unwrap_or(name))
+}
+
+/// Whether a command is `git commit -n`, which skips hooks like `--no-verify`.
+fn skips_hooks(command: &Command) -> bool {
+    let words = command.words();
+    let Some(at) = first_operand(words).filter(|at| words[*at].text() == "commit") else { return false };
+    // Behind these letters, the rest of the word is a value.
+    let is_short = |text: &str| text.starts_with('-') && !text.starts_with("--");
+    let has_letter = |text: &str| text.chars().skip(1).take_while(|c| !"mFcCtSu".contains(*c)).any(|c| c == 'n');
+    let is_value =
+        |at: usize| is_short(words[at - 1].text()) && words[at - 1].text().ends_with(['m', 'F', 'c', 'C', 't']);
+    base_name(words[0].text()) == "git"
+        && (at + 1..words.len())
+            .take_while(|at| words[*at].text() != "--")
+            .any(|at| is_short(words[at].text()) && has_letter(words[at].text()) && !is_value(at))
+}
+
+/// Whether a word is surely another option than the one of a pattern: `rg --files` is not `rg -f`, and the options of `find` are not
+/// joined.
+fn is_other_option(program: &Option<LowerWord>, pattern: &str, word: Option<&LowerWord>) -> bool {
+    let (Some(program), Some(word)) = (program, word) else { return false };
+    match &*base_name(&program.text) {
+        "rg" => {
+            matches!(pattern, "-f" | "--file")
+                && matches!(&*word.text, "--files" | "--files-with-matches" | "--files-without-match")
+        }
+        "find" => pattern.starts_with('-') && pattern.len() == 2 && word.text.len() > 2 && word.text != pattern,
+        _ => false,
+    }
 }
 
 /// Whether an option of a pattern is among the words: joined with others, abbreviated, with a value, or perhaps in its other

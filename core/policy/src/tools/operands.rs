@@ -218,7 +218,7 @@ impl Taker<'_> {
         let value = value_of(text);
         let text_of_host = if is_network { value } else { text };
         let is_host = text.contains("://") || (is_network && !text_of_host.starts_with('-'));
-        if !is_host || self.operands >= MAX_OPERANDS {
+        if !is_host || self.operands >= MAX_OPERANDS || host::is_plain_number(text_of_host) {
             return;
         }
         self.operands += 1;
@@ -257,7 +257,7 @@ impl Taker<'_> {
     }
 
     fn add_named_host(&mut self, name: &str) {
-        if name.len() <= MAX_NAME {
+        if name.len() <= MAX_NAME && !host::is_plain_number(name) {
             let mut part = Part::new(Some(Kind::Fetch), Target::Host(host::parse(name)));
             (part.shadow, part.is_text) = (true, true);
             self.parts.push(part);
