@@ -46,7 +46,7 @@ mod work;
 #[doc(hidden)]
 pub use load::toml_file;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kimi_agent_protocol::error::{Result, invalid_option};
 use kimi_agent_protocol::messages::{ToolCallInfo, ToolKind};
@@ -54,6 +54,7 @@ use kimi_agent_protocol::place::PathMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use kinds::Kind;
 use rule::{Certainty, Rule};
 use rules::RuleList;
 use tools::{Needs, Part, Target};
@@ -182,6 +183,8 @@ pub struct Policy {
     ask: RuleList,
     allow: RuleList,
     warnings: Vec<String>,
+    /// The file that it was read from.
+    file: Option<PathBuf>,
 }
 
 impl Policy {
@@ -354,6 +357,15 @@ impl Policy {
                 part: Some(call.name.to_owned()),
             };
         };
+        if let Some(part) = self.change_of_file(&parts) {
+            return PolicyVerdict {
+                decision: Decision::Deny,
+                rule: None,
+                source: None,
+                reason: format!("the policy was read from {}, and no call may change it", shown(&part.text(call.name))),
+                part: Some(part.text(call.name)),
+            };
+        }
         let Some((verdict, part)) = strictest else {
             return PolicyVerdict {
                 decision: self.default,
@@ -406,9 +418,23 @@ impl Policy {
         (work.budget.left() > 0).then_some(strictest)
     }
 
+    /// The part that surely changes the file that the policy was read from.
+    fn change_of_file<'c>(&self, parts: &'c [Part]) -> Option<&'c Part> {
+        let file = self.file.as_ref()?;
+        let known = file.canonicalize().ok();
+        let is_file = |place: &Path| place == file || known.as_deref() == Some(place);
+        let is_around =
+            |place: &Path| [Some(file), known.as_ref()].into_iter().flatten().any(|file| file.starts_with(place));
+        parts.iter().filter(|part| !part.vague).find(|part| match (&part.target, part.kind) {
+            (Target::Path(path), Some(Kind::Edit)) => path.places().any(is_file),
+            (Target::Path(path), Some(Kind::Delete | Kind::Move)) => path.places().any(is_around),
+            _ => false,
+        })
+    }
+
     fn needs(&self) -> Needs {
         let is_any = |is: fn(&RuleList) -> bool| is(&self.deny) || is(&self.ask);
-        Needs { paths: is_any(RuleList::has_paths), hosts: is_any(RuleList::has_hosts) }
+        Needs { paths: self.file.is_some() || is_any(RuleList::has_paths), hosts: is_any(RuleList::has_hosts) }
     }
 
     /// The rule that decides about a call, and the decision. Takes the work off the limit.

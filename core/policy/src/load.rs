@@ -1,7 +1,7 @@
 //! Reading rule sets: TOML, JSON, and mappings of the program.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kimi_agent_protocol::error::{Error, Result, invalid_option};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::rule::Rule;
 use crate::rules::RuleList;
-use crate::{Decision, Policy, presets, warnings};
+use crate::{Call, Decision, Policy, presets, warnings};
 
 const KEYS: [&str; 5] = ["default", "deny", "ask", "allow", "extends"];
 /// Larger files are refused.
@@ -202,7 +202,25 @@ impl Policy {
         let text = file_text(path).map_err(failed)?;
         let origin = Origin::new(Some(&name), Some(&text));
         let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
-        if is_json { from_json(&origin, &text) } else { from_toml(&origin, &text) }
+        let mut policy = if is_json { from_json(&origin, &text) } else { from_toml(&origin, &text) }?;
+        policy.file = std::path::absolute(path).ok();
+        policy.warnings.extend(policy.warning_about_file(&name));
+        Ok(policy)
+    }
+
+    /// The warning if the rules allow edits of the file that they come from, which is in the current directory.
+    fn warning_about_file(&self, name: &str) -> Option<String> {
+        let file = self.file.as_ref()?;
+        let current = std::env::current_dir().ok().filter(|current| file.starts_with(current))?;
+        let arguments = Map::from_iter([("path".to_owned(), json!(file))]);
+        let call = Call { name: "WriteFile", arguments: Some(&arguments), ..Call::default() };
+        let mut left = usize::MAX;
+        let allows = self.deciding(call, &current, &mut left).1 == Decision::Allow;
+        allows.then(|| {
+            format!(
+                "{name}: the rules allow edits of this file; such edits are denied, because they would change the rules"
+            )
+        })
     }
 }
 
@@ -245,6 +263,8 @@ fn decoded(bytes: Vec<u8>) -> std::result::Result<String, String> {
 
 /// The key under which a policy of a file carries the places of its rules to a host.
 const SOURCES: &str = "$sources";
+/// The key beside these places for the file itself.
+const FILE: &str = "file";
 
 impl Policy {
     /// Returns the mapping that the policy can be made from again, with the places of its rules.
@@ -258,6 +278,9 @@ impl Policy {
             let places: Vec<&str> = rules.rules.iter().map(|rule| &*rule.source).collect();
             map.insert(key.to_owned(), json!(texts));
             sources.insert(key.to_owned(), json!(places));
+        }
+        if let Some(file) = self.file.as_ref().and_then(|file| file.to_str()) {
+            sources.insert(FILE.to_owned(), json!(file));
         }
         map.insert(SOURCES.to_owned(), Value::Object(sources));
         Value::Object(map)
@@ -425,7 +448,9 @@ fn from_value(origin: &Origin<'_>, value: &Value) -> Result<Policy> {
             list.push(Entry { at: find(rule), value: rule.clone(), source });
         }
     }
-    build(origin, raw)
+    let mut policy = build(origin, raw)?;
+    policy.file = sources.and_then(|sources| sources.get(FILE)?.as_str()).map(PathBuf::from);
+    Ok(policy)
 }
 
 fn wrong_default(origin: &Origin<'_>, at: Option<usize>, word: Option<&str>) -> Error {
@@ -485,7 +510,7 @@ fn build(origin: &Origin<'_>, raw: Raw) -> Result<Policy> {
     let (allow, ask, deny) = (lists.pop(), lists.pop(), lists.pop());
     let (allow, ask, deny) = (allow.unwrap_or_default(), ask.unwrap_or_default(), deny.unwrap_or_default());
     let (deny, ask, allow) = (RuleList::new(deny), RuleList::new(ask), RuleList::new(allow));
-    let mut policy = Policy { default, deny, ask, allow, warnings: Vec::new() };
+    let mut policy = Policy { default, deny, ask, allow, warnings: Vec::new(), file: None };
     policy.warnings = warnings::find(&policy);
     Ok(policy)
 }
