@@ -237,6 +237,49 @@ fn description_denies_call_without_arguments() {
 }
 
 #[test]
+fn description_that_names_another_file_is_asked_about() {
+    let policy = Policy::from_value(&json!({"allow": ["edit(src/**)"], "deny": ["edit(/etc/**)"]})).unwrap();
+    let arguments = json!({"path": "src/a"}).as_object().cloned();
+    let (name, kind) = ("Edit".to_owned(), Some("edit".into()));
+    let call = ToolCallInfo { id: "c".to_owned(), name, kind, arguments, ..ToolCallInfo::default() };
+    for (about, decision) in
+        [("Edit /etc/x", Decision::Ask), ("Edit src/a", Decision::Allow), ("Edit src/a\nlike /etc/x", Decision::Allow)]
+    {
+        assert_eq!(policy.check_described(&call, about, Path::new("/work")).decision, decision, "{about}");
+    }
+}
+
+#[test]
+fn file_of_policy_is_not_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.toml");
+    std::fs::write(&file, "extends = \"edit-files\"\nallow = [\"execute(cp *)\", \"execute(rm *)\"]\n").unwrap();
+    let policy = Policy::load(&file).unwrap();
+    // As a binding passes it on.
+    let passed_on = Policy::from_value(&policy.to_value()).unwrap();
+    for policy in [policy, passed_on] {
+        for (arguments, decision) in [
+            (json!({"path": "rules.toml", "content": "x"}), Decision::Deny),
+            (json!({"path": file.to_str().unwrap(), "content": "x"}), Decision::Deny),
+            (json!({"path": "other.toml", "content": "x"}), Decision::Allow),
+        ] {
+            let call = json!({"name": "WriteFile", "arguments": arguments});
+            assert_eq!(policy.check_json(&call, folder.path()).unwrap().decision, decision, "{call}");
+        }
+        if cfg!(unix) {
+            for (command, decision) in
+                [("cp x rules.toml", Decision::Deny), ("rm -r .", Decision::Deny), ("cat rules.toml", Decision::Allow)]
+            {
+                let call = json!({"name": "Bash", "arguments": {"command": command}});
+                assert_eq!(policy.check_json(&call, folder.path()).unwrap().decision, decision, "{call}");
+            }
+        }
+        let read = json!({"name": "ReadFile", "arguments": {"path": "rules.toml"}});
+        assert_eq!(policy.check_json(&read, folder.path()).unwrap().decision, Decision::Allow);
+    }
+}
+
+#[test]
 fn locations_and_diffs_are_parts() {
     let rules = json!({"deny": ["edit(/etc/**)"], "allow": ["edit(src/**)", "read(src/**)", "execute(ls)"]});
     let policy = Policy::from_value(&rules).unwrap();

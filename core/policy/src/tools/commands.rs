@@ -8,6 +8,7 @@ use super::operands::Place;
 use super::{OTHER_LANGUAGES, OTHER_SHELLS, Part, Taker, Target};
 use crate::arguments::{key, plain};
 use crate::command::{self, Item, Word};
+use crate::file_use::is_reading;
 use crate::kinds::{Kind, is_name, kind_of_tool};
 use crate::path::resolve;
 
@@ -176,6 +177,28 @@ impl Taker<'_> {
         }
         let has_code = || self.call.arguments.is_some_and(|arguments| arguments.keys().any(|name| key(name) == "code"));
         OTHER_LANGUAGES.iter().any(|name| plain_name.contains(name)) || has_code()
+    }
+
+    /// Adds the commands of a title that is a command line, for a call without arguments that the agent calls something else.
+    pub(super) fn add_title_command(&mut self, by_agent: Option<Kind>) {
+        let title = self.call.name.trim().trim_matches('`');
+        let has_arguments = self.call.arguments.is_some_and(|arguments| !arguments.is_empty());
+        let Some((name, _)) = title.split_once(char::is_whitespace) else { return };
+        // The words of a sentence begin with a capital letter.
+        let is_program = !name.contains(|c: char| c.is_uppercase() || c == '/') && command::is_program(name);
+        if has_arguments || !is_program || matches!(by_agent, None | Some(Kind::Execute | Kind::Mcp)) {
+            return;
+        }
+        let mut items = Vec::new();
+        command::take_text(title, &mut items);
+        for item in items {
+            let Item::Command { command, shadow: false, .. } = item else { continue };
+            let reads = command.words().first().and_then(Word::literal).is_some_and(is_reading);
+            let mut part = Part::new(Some(Kind::Execute), Target::Command(command));
+            (part.shadow, part.hides, part.vague) = (reads, reads, reads);
+            part.doubt = Some("the title is a command, and the agent did not send the arguments".to_owned());
+            self.parts.push(part);
+        }
     }
 
     /// Adds the commands of a title that says something else than the arguments, for rules that deny or ask.

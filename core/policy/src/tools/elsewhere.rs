@@ -2,11 +2,11 @@
 
 use super::operands::Place;
 use super::{MAX_OPERANDS, Part, Taker, Target};
-use crate::command::{Command, Word};
+use crate::command::{Command, Word, base_name};
 use crate::file_use::{FileUses, is_regex};
 use crate::kinds::Kind;
 use crate::path::GlobUse;
-use crate::programs::first_operand;
+use crate::programs::{Danger, first_operand};
 
 impl Taker<'_> {
     /// Adds the files that a command takes from elsewhere.
@@ -24,8 +24,13 @@ impl Taker<'_> {
             if !pattern.starts_with('!') && !name.is_empty() {
                 let path = place.resolve(name, self.work_dir).into_glob(GlobUse::Search);
                 self.add_file(files, files.of_word(words, *at), path, &words[*at], true, place);
+                for folder in self.searched_folders(words, place) {
+                    self.add_sought(Some(Kind::Read), name, &folder);
+                }
             }
         }
+        self.add_extracted(command, shadow, place);
+        self.add_downloads(command, files, place);
         let why = if let Some(danger) = command.dangers.iter().find(|danger| danger.is_from_elsewhere()) {
             format!("`{}` takes names or a script from elsewhere", danger.option)
         } else if let Some(at) = unknown_object(words).filter(|_| files.is_git) {
@@ -45,6 +50,73 @@ impl Taker<'_> {
                 (part.spelled, part.is_name) = (Some(Box::new(whole)), true);
             }
             self.parts.push(part);
+        }
+    }
+}
+
+/// Whether an option of `tar` extracts files.
+fn extracts(option: &str) -> bool {
+    match option.strip_prefix("--") {
+        Some(long) => !long.is_empty() && ("extract".starts_with(long) || "get".starts_with(long)),
+        None => option.trim_start_matches('-').contains('x'),
+    }
+}
+
+/// The folder that `tar` extracts to, if a word names one.
+fn extracted_to(words: &[Word]) -> Option<&str> {
+    words.iter().enumerate().skip(1).find_map(|(at, word)| match word.literal()? {
+        "-C" | "--directory" => words.get(at + 1)?.literal(),
+        text => text.strip_prefix("--directory=").filter(|folder| !folder.is_empty()),
+    })
+}
+
+/// Whether an option of `curl` names a file like the address.
+fn names_file(option: &str) -> bool {
+    match option.strip_prefix("--") {
+        Some(long) => long.starts_with("remote-"),
+        None => option.contains(['O', 'J']),
+    }
+}
+
+impl Taker<'_> {
+    fn is_of(command: &Command, names: &[&str]) -> bool {
+        let name = command.words().first().and_then(Word::literal).map(base_name);
+        name.is_some_and(|name| names.contains(&&*name))
+    }
+
+    /// Adds the files of an archive, which no word names.
+    fn add_extracted(&mut self, command: &Command, shadow: bool, place: &Place) {
+        let danger =
+            command.dangers.iter().find(|danger| danger.effect.starts_with("write") && extracts(&danger.option));
+        let Some(danger) = danger.filter(|_| Self::is_of(command, &["tar", "gtar", "bsdtar"])) else { return };
+        let why = format!("`{}` writes files that no word names", danger.option);
+        let target = match extracted_to(command.words()) {
+            Some(folder) => Target::Path(place.resolve(folder, self.work_dir).with_content()),
+            None => Target::opaque(command.text(), why),
+        };
+        let mut part = Part::new(Some(Kind::Edit), target);
+        part.vague = true;
+        (part.shadow, part.hides) = (true, true);
+        if !shadow {
+            let mut whole = Part::new(Some(Kind::Execute), Target::Command(command.clone()));
+            whole.doubt = self.known.doubt.clone();
+            (part.spelled, part.is_name) = (Some(Box::new(whole)), true);
+        }
+        self.parts.push(part);
+    }
+
+    /// Adds the files that `curl` names like the address.
+    fn add_downloads(&mut self, command: &Command, files: &FileUses, place: &Place) {
+        let is_named = |danger: &Danger| danger.effect.starts_with("write") && names_file(&danger.option);
+        if !Self::is_of(command, &["curl"]) || !command.dangers.iter().any(is_named) {
+            return;
+        }
+        let words = command.words();
+        for (at, word) in words.iter().enumerate().skip(1).take(MAX_OPERANDS) {
+            let text = word.text().split(['?', '#']).next().unwrap_or_default();
+            let Some(name) = text.rsplit('/').next().filter(|name| !name.is_empty() && *name != text) else { continue };
+            let path = place.resolve(name, self.work_dir);
+            self.add_file(files, files.of_word(words, at), path, word, true, place);
         }
     }
 }

@@ -54,8 +54,13 @@ pub(super) fn ungrouped(glob: &str) -> String {
 impl<'a> Taker<'a> {
     /// The kind of the tool by its name. An editor has several commands.
     pub(super) fn kind_by_name(&mut self) -> Option<Kind> {
-        let kind = kind_of_tool(self.call.name);
         let commands = self.known.commands.clone();
+        // The title of a command can be the command.
+        let is_title = matches!(&*commands, [Value::String(text)] if text.trim() == self.call.name);
+        let kind = kind_of_tool(self.call.name);
+        if is_title && kind != Some(Kind::Mcp) && self.call.kind.and_then(Kind::parse) == Some(Kind::Execute) {
+            return None;
+        }
         if !self.is_editor() || commands.is_empty() {
             return kind;
         }
@@ -125,6 +130,21 @@ impl<'a> Taker<'a> {
         let is_title = !is_name(self.call.name);
         let is_meant = |fields: &Map<String, Value>| fields.is_empty() || is_title && fields.iter().all(is_thought);
         kind_of_tool(self.call.name).is_none() && !self.call.arguments.is_none_or(is_meant)
+    }
+
+    /// Whether the arguments have a text and another one in its place, or a patch.
+    pub(super) fn replaces_text(&self) -> bool {
+        const OLD: &[&str] = &["oldstring", "oldstr", "oldtext", "oldcontent"];
+        const NEW: &[&str] = &["newstring", "newstr", "newtext", "newcontent"];
+        let Some(arguments) = self.call.arguments else { return false };
+        let has = |names: &[&str]| {
+            arguments.iter().any(|(name, value)| value.is_string() && names.contains(&&*arguments::key(name)))
+        };
+        let is_patch = |text: &&str| {
+            let starts = ["--- ", "+++ ", "@@ ", "*** ", "diff --git "];
+            text.lines().take(MAX_OPERANDS).any(|line| starts.iter().any(|start| line.starts_with(start)))
+        };
+        has(OLD) && has(NEW) || self.known.patches.iter().any(is_patch)
     }
 
     /// Whether the tool searches, and not only the agent says so.
