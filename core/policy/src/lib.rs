@@ -31,6 +31,7 @@ mod links;
 mod load;
 mod mcp;
 mod names;
+mod own_file;
 mod path;
 mod path_index;
 mod pieces;
@@ -54,7 +55,6 @@ use kimi_agent_protocol::place::PathMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use kinds::Kind;
 use rule::{Certainty, Rule};
 use rules::RuleList;
 use tools::{Needs, Part, Target};
@@ -416,20 +416,6 @@ impl Policy {
         }
         // The last comparison can have been cut.
         (work.budget.left() > 0).then_some(strictest)
-    }
-
-    /// The part that surely changes the file that the policy was read from.
-    fn change_of_file<'c>(&self, parts: &'c [Part]) -> Option<&'c Part> {
-        let file = self.file.as_ref()?;
-        let known = file.canonicalize().ok();
-        let is_file = |place: &Path| place == file || known.as_deref() == Some(place);
-        let is_around =
-            |place: &Path| [Some(file), known.as_ref()].into_iter().flatten().any(|file| file.starts_with(place));
-        parts.iter().filter(|part| !part.vague).find(|part| match (&part.target, part.kind) {
-            (Target::Path(path), Some(Kind::Edit)) => path.places().any(is_file),
-            (Target::Path(path), Some(Kind::Delete | Kind::Move)) => path.places().any(is_around),
-            _ => false,
-        })
     }
 
     fn needs(&self) -> Needs {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::rule::Rule;
 use crate::rules::RuleList;
-use crate::{Call, Decision, Policy, presets, warnings};
+use crate::{Decision, Policy, presets, warnings};
 
 const KEYS: [&str; 5] = ["default", "deny", "ask", "allow", "extends"];
 /// Larger files are refused.
@@ -206,21 +206,6 @@ impl Policy {
         policy.file = std::path::absolute(path).ok();
         policy.warnings.extend(policy.warning_about_file(&name));
         Ok(policy)
-    }
-
-    /// The warning if the rules allow edits of the file that they come from, which is in the current directory.
-    fn warning_about_file(&self, name: &str) -> Option<String> {
-        let file = self.file.as_ref()?;
-        let current = std::env::current_dir().ok().filter(|current| file.starts_with(current))?;
-        let arguments = Map::from_iter([("path".to_owned(), json!(file))]);
-        let call = Call { name: "WriteFile", arguments: Some(&arguments), ..Call::default() };
-        let mut left = usize::MAX;
-        let allows = self.deciding(call, &current, &mut left).1 == Decision::Allow;
-        allows.then(|| {
-            format!(
-                "{name}: the rules allow edits of this file; such edits are denied, because they would change the rules"
-            )
-        })
     }
 }
 

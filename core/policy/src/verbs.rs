@@ -113,10 +113,9 @@ fn kind_of_second_verb<'a>(words: impl Iterator<Item = &'a str>) -> Option<Kind>
     let mut before = None;
     for word in words {
         let follows = matches!(before, Some("and" | "or" | "then"));
-        if follows || (before.is_none() && CERTAIN.contains(&word)) {
-            if let Some(kind) = kind_of_word(word) {
-                return Some(kind);
-            }
+        let counts = follows || (before.is_none() && CERTAIN.contains(&word));
+        if let Some(kind) = kind_of_word(word).filter(|_| counts) {
+            return Some(kind);
         }
         before = Some(word);
     }

@@ -132,8 +132,20 @@ impl<'a> Taker<'a> {
         kind_of_tool(self.call.name).is_none() && !self.call.arguments.is_none_or(is_meant)
     }
 
+    /// Takes what the arguments and the title say beside the kind.
+    pub(super) fn take_described(&mut self, by_name: Option<Kind>, by_agent: Option<Kind>) {
+        let reads = |kind: Kind| matches!(kind, Kind::Read | Kind::Search);
+        if [by_name, by_agent].into_iter().flatten().all(reads) && self.replaces_text() {
+            self.take(Kind::Edit);
+        }
+        self.add_title_command(by_agent);
+        if let Some(kind) = by_agent.or(by_name) {
+            self.add_titled_paths(kind);
+        }
+    }
+
     /// Whether the arguments have a text and another one in its place, or a patch.
-    pub(super) fn replaces_text(&self) -> bool {
+    fn replaces_text(&self) -> bool {
         const OLD: &[&str] = &["oldstring", "oldstr", "oldtext", "oldcontent"];
         const NEW: &[&str] = &["newstring", "newstr", "newtext", "newcontent"];
         let Some(arguments) = self.call.arguments else { return false };

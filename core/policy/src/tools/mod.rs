@@ -287,15 +287,7 @@ pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs, budget: &Rc<B
         (Some(kind), _) | (None, Some(kind)) => taker.take(kind),
         (None, None) => taker.take_unknown(),
     }
-    if [by_name, by_agent].into_iter().flatten().all(|kind| matches!(kind, Kind::Read | Kind::Search)) {
-        if taker.replaces_text() {
-            taker.take(Kind::Edit);
-        }
-    }
-    taker.add_title_command(by_agent);
-    if let Some(kind) = by_agent.or(by_name) {
-        taker.add_titled_paths(kind);
-    }
+    taker.take_described(by_name, by_agent);
     taker.take_further_paths();
     taker.add_unknown(by_name.or(by_agent));
     taker.add_named_tool();
