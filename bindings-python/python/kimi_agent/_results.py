@@ -42,8 +42,8 @@ class ToolCallRecord:
     arguments: dict[str, Any] | None
     """The arguments, parsed. None if they are not a JSON object or did not fit."""
     output: Content | None
-    """The tool's output, or its message if there is no output. If the turn ended before the call, it is what the call had
-    shown, or None. An output above 256 KiB is cut and ends with a line that says so: `[… 123 more bytes]`."""
+    """The tool's output, or its message if there is no output. If the turn ended before the call, it is what the call
+    had shown, or None. An output above 256 KiB is cut and ends with a line that says so: `[… 123 more bytes]`."""
     is_error: bool | None
     """Whether the tool failed. None if the turn ended before the call."""
     duration: float | None
