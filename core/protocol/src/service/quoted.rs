@@ -10,6 +10,23 @@ use super::prefix;
 
 /// The limit of a delay. No service asks for a longer one, so a longer one is not a delay.
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);
+/// What numbers count in texts about something else than the status. Services use other plurals behind a status.
+const COUNTED: [&str; 14] = [
+    "bytes",
+    "characters",
+    "entries",
+    "files",
+    "lines",
+    "matches",
+    "results",
+    "rows",
+    "seconds",
+    "steps",
+    "tests",
+    "tokens",
+    "warnings",
+    "words",
+];
 /// The numbers that are years, if they have no unit.
 const YEARS: std::ops::Range<f64> = 1970.0..2200.0;
 
@@ -31,11 +48,11 @@ pub(crate) fn quoted_status(message: &str) -> Option<u16> {
     })
 }
 
-/// Returns whether the text after a number says what it counts, such as ` files skipped`: a plural in lower case.
+/// Returns whether the text after a number says what it counts, such as ` files skipped`.
 fn is_count(after: &str) -> bool {
     let Some(after) = after.strip_prefix(' ') else { return false };
-    let (word, rest) = after.split_at(after.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(after.len()));
-    word.ends_with('s') && !word.ends_with("ss") && (rest.is_empty() || rest.starts_with(' '))
+    let word = &after[..after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len())];
+    COUNTED.contains(&word)
 }
 
 /// Returns the delay that a message quotes, such as `Please retry in 36.5s`, `try again in 3 days 4 hours` or `retry-after: 30`.

@@ -138,6 +138,7 @@ fn reported_texts_are_recognised() {
         ("429 Your account org-x is suspended, please check your plan and billing details", SERVICE, false),
         ("429 You exceeded your current quota, please check your plan and billing details.", SERVICE, false),
         ("429 You exceeded your current quota, please check your plan. Please retry in 36.5s.", SERVICE, true),
+        ("429 resets in 2h 30m", SERVICE, true),
         ("429 {'code': 'insufficient_quota'}", SERVICE, false),
         ("429 {'code': '1113', 'message': 'Insufficient balance or no resource package.'}", SERVICE, false),
     ];

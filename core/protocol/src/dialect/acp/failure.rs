@@ -40,13 +40,25 @@ pub(super) fn with_details(mut failure: RpcFailure) -> RpcFailure {
     failure
 }
 
+/// Returns whether the agent reports that no model is set, as Kimi Code names it.
+pub(super) fn is_model_missing(data: Option<&Json>) -> bool {
+    let data = data.and_then(|data| data.decode::<Value>().ok());
+    data.is_some_and(|data| data.get("code").is_some_and(|code| code == "model.not_configured"))
+}
+
 /// Returns the end of a turn whose answer was cut or filtered, with the agent's own word. Claude Code (0.101.0) and Codex
 /// (codex-acp 2.6.0) report it as an error.
 pub(super) fn cut_answer(failure: &RpcFailure) -> Option<Json> {
     let data = failure.data.as_ref().and_then(|data| data.decode::<Value>().ok());
     let kind = data.as_ref().and_then(|data| data.get("errorKind")?.as_str());
+    // Kimi Code's names of errors.
+    let code = data.as_ref().and_then(|data| data.get("code")?.as_str());
     let (status, word) = if kind == Some("max_output_tokens") || failure.message.contains("reason: max_output_tokens") {
         ("truncated", "max_output_tokens")
+    } else if code == Some("loop.max_steps_exceeded") {
+        ("max_steps_reached", "loop.max_steps_exceeded")
+    } else if code == Some("provider.filtered") {
+        ("refused", "provider.filtered")
     } else if failure.message.contains("reason: content_filter") {
         ("refused", "content_filter")
     } else {

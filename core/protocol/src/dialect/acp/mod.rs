@@ -782,7 +782,9 @@ impl Acp {
     /// Returns the error with its kind if it is an error of the model's service. ACP has no codes for them.
     fn of_service(&self, error: Error) -> Error {
         let Error::Rpc(mut error) = error else { return error };
-        if error.kind == RpcErrorKind::Other
+        if error.kind == RpcErrorKind::Other && failure::is_model_missing(error.data.as_ref()) {
+            error.kind = RpcErrorKind::LlmNotSet;
+        } else if error.kind == RpcErrorKind::Other
             && let Some(kind) = error.kind_of_service()
         {
             error.kind = kind;

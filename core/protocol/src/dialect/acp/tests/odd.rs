@@ -385,3 +385,21 @@ fn halves_around_a_tool_call_are_joined() {
     player.hear(&said(r"\ude80b"));
     assert_eq!(player.trace, ["StepBegin", "text \"a\"", "call t Bash \"\"", "text \"\u{1f680}b\""]);
 }
+
+#[test]
+fn codes_of_kimi_code_are_read() {
+    for (code, ended) in [
+        ("provider.auth_error", "auth_expired"),
+        ("provider.rate_limit", "llm_service_error"),
+        ("provider.api_error", "llm_service_error"),
+        ("provider.filtered", "refused"),
+        ("loop.max_steps_exceeded", "max_steps_reached"),
+        ("model.not_configured", "llm_not_set"),
+    ] {
+        let mut player = prompted();
+        let error = json!({"code": -32603, "message": "Internal error", "data": {"code": code}});
+        player.hear(&json!({"jsonrpc": "2.0", "id": 2, "error": error}).to_string());
+        let end = player.trace.last().unwrap();
+        assert!(end.starts_with(&format!("turn {ended}")), "{code}: {end}");
+    }
+}
