@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from kimi_agent import InvalidOption, create_session, sync
+import kimi_agent
+from kimi_agent import ApprovalRequest, InvalidOption, create_session, sync
 from kimi_agent.testing import scripted_agent
 
 pytestmark = pytest.mark.interpreter
@@ -44,6 +45,35 @@ def test_blocking_turn_result_hint() -> None:
         with pytest.raises(AttributeError, match=r"then `turn\.steer\("):
             getattr(session, "steer")  # noqa: B009
         assert turn.result().text == "Hello"
+
+
+@pytest.mark.parametrize("module", [kimi_agent, sync], ids=["async", "blocking"])
+def test_class_that_only_a_function_makes_names_it(module: Any) -> None:
+    for name, by in (
+        ("Session", "create_session"),
+        ("Turn", "session.prompt"),
+        ("Agent", "open_agent"),
+        ("Batch", "run_batch"),
+    ):
+        for args in ((), ("x",)):
+            with pytest.raises(TypeError, match=rf"^{name} is not called to make an object: call `{by}\(\)`"):
+                getattr(module, name)(*args)
+
+
+def test_blocking_objects_are_not_copied() -> None:
+    with sync.open_agent(executable=scripted_agent(HELLO)) as agent, agent.create_session() as session:
+        for kept in (agent, session, session.prompt("Say hello")):
+            for attempt in (copy.copy, copy.deepcopy):
+                with pytest.raises(TypeError, match=f"a {type(kept).__name__} can be neither copied nor pickled"):
+                    attempt(kept)
+
+
+def test_respond_of_a_request_names_the_turn() -> None:
+    request: Any = ApprovalRequest("id", "call", "Shell", "run command", "ls")
+    with pytest.raises(AttributeError, match=r"`await turn\.respond\(request, …\)`"):
+        request.respond("approve")
+    with pytest.raises(AttributeError, match=r"^'ApprovalRequest' object has no attribute 'other'$"):
+        _ = request.other
 
 
 async def test_steer_of_a_session_names_the_turn() -> None:

@@ -39,10 +39,12 @@ from kimi_agent import (
     TurnEnd,
     TurnInProgress,
 )
+from kimi_agent.testing import scripted_agent
 
 pytestmark = pytest.mark.interpreter
 
 FRESH = [{"text": "Fresh"}]
+DOWN = [{"error": {"code": -32003, "message": "the model is down"}}]
 LONG = [{"repeat": {"times": 500, "actions": [{"text": "x"}]}}]
 
 
@@ -367,6 +369,47 @@ async def test_close_during_unread_turn_warns_once(caplog: pytest.LogCaptureFixt
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == 1, warnings
     assert "closed during a turn that was not read" in warnings[0]
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+async def test_close_after_failed_unread_turn_warns_once(is_read: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async with open_session(DOWN) as session:
+        turn = session.prompt("Go")
+        while session.state == "active":
+            await asyncio.sleep(0)
+        if is_read:
+            with pytest.raises(kimi_agent.LlmServiceError):
+                await turn
+        await session.close()
+    del turn
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [("the error of a turn was not read" in text, "the model is down" in text) for text in warnings] == (
+        [] if is_read else [(True, True)]
+    )
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+async def test_batch_that_is_dropped_unread_warns_once(is_read: bool, caplog: pytest.LogCaptureFixture) -> None:
+    ended = asyncio.Event()
+
+    def on_progress(progress: kimi_agent.Progress) -> None:
+        if progress.done == 1 and progress.running == 0:
+            ended.set()
+
+    batch = kimi_agent.run_batch(["Go"], executable=scripted_agent([DOWN]), retry=1, on_progress=on_progress)
+    if is_read:
+        assert [result.status async for result in batch] == ["failed"]
+    else:
+        await ended.wait()
+    del batch
+    gc.collect()
+    # The records come over the loop.
+    async with open_session(FRESH) as session:
+        await session.prompt("Go")
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [("batch dropped unread" in text, "the model is down" in text) for text in warnings] == (
+        [] if is_read else [(True, True)]
+    )
 
 
 @pytest.mark.parametrize("open_", [kimi_agent.create_session, kimi_agent.open_agent])

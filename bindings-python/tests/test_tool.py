@@ -467,6 +467,15 @@ def _missing(x: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F82
 def _callable(f: Callable[[], int]) -> None: ...
 
 
+def _made(a: int) -> None: ...
+
+
+def _value(o: object()) -> None: ...  # type: ignore[valid-type]
+
+
+def _method(self, a: int) -> None: ...  # type: ignore[no-untyped-def]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -475,6 +484,12 @@ def _callable(f: Callable[[], int]) -> None: ...
         (lambda: tool(_nested), r"^_nested\(\): parameter 'h': it cannot be described with a JSON Schema: .*Opaque"),
         (lambda: tool(_missing), r"^_missing\(\): parameter 'x': name 'Nowhere' is not defined; it must be importable"),
         (lambda: tool(_callable), r"^_callable\(\): parameter 'f': it cannot be described with a JSON Schema"),
+        (lambda: tool(_value), r"^_value\(\): parameter 'o': .*object"),
+        (
+            lambda: tool(_method),
+            r"^_method\(\): parameter 'self': a function has none; decorate the method in its class",
+        ),
+        (lambda: tool(tool(_made)), r"^@tool needs a function, got the tool '_made', which is made already"),
         (lambda: tool(lambda x: x), r"^a tool made of a lambda needs a name"),
         (lambda: tool(3), r"^@tool needs a function, got 3$"),  # type: ignore[call-overload]
         (lambda: tool(Store), r"^@tool needs a function, got <class"),

@@ -25,7 +25,7 @@ from ._encode import kind_of
 from ._errors import InvalidOption, KimiAgentError
 from ._failures import class_name, failure_text, is_a
 from ._handlers import Handlers, Job, observe, observer
-from ._hints import not_iterable
+from ._hints import MadeByFunction, not_iterable
 from ._job import Job as BatchJob
 from ._job import JobResult, Progress, encode_job, job_result_of
 from ._loop import LoopMailbox, called, current_mailbox, show_messages
@@ -79,7 +79,7 @@ class JobRunner(Protocol):
         ...
 
 
-class Batch(Generic[T_co]):
+class Batch(MadeByFunction, Generic[T_co]):
     """A running batch. `run_batch` returns it.
 
     `async for result in batch` gives the results as the jobs end. A batch that still runs is cancelled at the end of

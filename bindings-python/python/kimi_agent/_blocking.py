@@ -13,7 +13,7 @@ from . import _agent, _batch, _native, _session, _stream
 from ._background import block, run, run_call
 from ._errors import KimiAgentError, TurnInProgress, from_native
 from ._handlers import serving_job
-from ._hints import Property, no_attribute
+from ._hints import MadeByFunction, Property, no_attribute
 from ._holders import abandon_if_lost
 from ._loop import called
 from ._opening import Opening
@@ -240,7 +240,7 @@ class Steps(Property):
             return None
 
 
-class _Blocking(Generic[Inner]):
+class _Blocking(MadeByFunction, Generic[Inner]):
     """Does the work with the object of the asynchronous API."""
 
     __slots__ = ("__weakref__", "_inner")
@@ -250,6 +250,10 @@ class _Blocking(Generic[Inner]):
 
     def __repr__(self) -> str:
         return repr(self._inner)
+
+    def __reduce__(self) -> NoReturn:
+        # A copy would close the original.
+        raise TypeError(f"a {type(self).__name__} can be neither copied nor pickled")
 
 
 class Readable(_Blocking[Stream]):

@@ -154,6 +154,8 @@ def _make(
             "An ExternalTool with a JSON Schema needs neither.",
             name=error.name,
         ) from error
+    if isinstance(function, ExternalTool):
+        raise TypeError(f"@tool needs a function, got the tool {function.name!r}, which is made already")
     if isinstance(function, staticmethod):
         function = function.__func__
     if isinstance(function, (classmethod, type)) or not callable(function):
@@ -165,6 +167,8 @@ def _make(
     except (ValueError, TypeError) as error:
         raise TypeError(f"{name}(): its signature is unknown: {error}") from None
     is_unbound = _is_unbound_method(function, parameters)
+    if not is_unbound and _has_self(function, parameters):
+        raise TypeError(f"{name}(): parameter 'self': a function has none; decorate the method in its class")
     preset = _preset(function)
     context = context_parameter(function, localns)
     if context is not None:
@@ -226,8 +230,14 @@ def _is_unbound_method(function: Any, parameters: list[inspect.Parameter]) -> bo
     if not isinstance(function, types.FunctionType) or not parameters:
         return False
     owner = function.__qualname__.rpartition(".")[0]
-    first = parameters[0]
-    return bool(owner) and not owner.endswith("<locals>") and first.name == "self" and first.annotation is first.empty
+    return bool(owner) and not owner.endswith("<locals>") and _has_self(function, parameters)
+
+
+def _has_self(function: Any, parameters: list[inspect.Parameter]) -> bool:
+    """Whether the first parameter of a function is the `self` of a method."""
+    if not isinstance(function, types.FunctionType) or not parameters:
+        return False
+    return parameters[0].name == "self" and parameters[0].annotation is inspect.Parameter.empty
 
 
 def _refuse_unbound(name: str) -> Callable[[dict[str, Any]], Any]:

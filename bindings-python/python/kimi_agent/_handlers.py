@@ -294,6 +294,12 @@ def _current_task() -> asyncio.Task[Any] | None:
         return None
 
 
+def _is_cancelled() -> bool:
+    """Whether the running task is cancelled. Before Python 3.11 it is not known, and counts as cancelled."""
+    task = _current_task()
+    return task is None or sys.version_info < (3, 11) or task.cancelling() > 0
+
+
 async def _answer(job: Job, handler: _Handler | OutputCheck, kind: str, payload: Any, in_turn: bool) -> None:
     """Calls an async handler and reports its answer."""
     job.begin()
@@ -304,7 +310,10 @@ async def _answer(job: Job, handler: _Handler | OutputCheck, kind: str, payload:
         if not in_this_process():
             leave_child(None)
         _finish(job, handler, kind, answer)
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as failure:
+        if not _is_cancelled() and in_this_process():
+            # The handler raised it itself, or waited for a task that was cancelled.
+            return _report_failure(job, handler, kind, failure)
         job.finish(None, "cancelled")
         raise
     except BaseException as failure:

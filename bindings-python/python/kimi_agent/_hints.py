@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-__all__ = ["CoroutinesOnly", "Property", "no_attribute", "not_iterable"]
+if not TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["CoroutinesOnly", "MadeByFunction", "Property", "no_attribute", "not_iterable"]
 
 _RESULT = frozenset(
     {"text", "status", "output", "tool_calls", "rejected", "handler_failures", "plan", "cost", "raise_for_status"}
@@ -30,12 +33,39 @@ def no_attribute(holder: object, name: str, wait: str = "await ") -> AttributeEr
         text += f": it is of a turn: `result = {wait}session.prompt(…).result()`"
     elif kind == "Session" and name == "steer":
         text += f": a steer is for a running turn: `turn = session.prompt(…)`, then `{wait}turn.steer(…)`"
+    elif kind in ("ApprovalRequest", "QuestionRequest") and name == "respond":
+        text += (
+            ": an answer is given to its turn: `await turn.respond(request, …)`, without `await` in the blocking API"
+        )
     return AttributeError(text, name=name, obj=holder)
 
 
 def not_iterable(holder: object, use: str) -> NoReturn:
     """Raises the error for a `for` or an `await` that an object does not support."""
     raise TypeError(f"a {type(holder).__name__} is read with {use}")
+
+
+class MadeByFunction:
+    """Refuses a call of the class: only a function of the SDK makes its objects, from objects of the core."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            if not (args and type(args[0]).__module__.startswith("kimi_agent")):
+                by = _MADE_BY.get(cls.__name__, "a method of the session or of the turn")
+                raise TypeError(f"{cls.__name__} is not called to make an object: call {by}")
+            return super().__new__(cls)
+
+
+_MADE_BY = {
+    "Agent": "`open_agent()`",
+    "Batch": "`run_batch()`",
+    "Replay": "`session.replay()`",
+    "Session": "`create_session()`",
+    "Turn": "`session.prompt()`",
+}
 
 
 class CoroutinesOnly:

@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import repeat
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
+
+from ._hints import no_attribute
 
 if TYPE_CHECKING:
     from typing_extensions import Self, dataclass_transform
@@ -62,6 +64,11 @@ class Message:
 
     def __init__(self, extra: Mapping[str, Any] | None = None) -> None:
         keep(self, "extra", extra or _NOTHING)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} does not change: {name!r} cannot be set")

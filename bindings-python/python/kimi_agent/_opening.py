@@ -13,6 +13,7 @@ from ._encode import NotUnicode, kind_of, option_problem, seconds, to_jsonable
 from ._errors import InvalidOption, KimiAgentError, RpcError
 from ._failures import failure_text
 from ._handlers import Handlers
+from ._hints import MadeByFunction
 from ._loop import LoopMailbox, called, current_mailbox, show_messages
 from ._process import in_this_process
 
@@ -29,7 +30,7 @@ B = TypeVar("B")
 T = TypeVar("T", bound="Owner[Any]", covariant=True)
 
 
-class Owner(Generic[N]):
+class Owner(MadeByFunction, Generic[N]):
     """An object that owns agent processes until it is closed. `Session` and `Agent` derive from it."""
 
     __slots__ = ("__weakref__", "_closing", "_handlers", "_mailbox", "_native")

@@ -131,7 +131,8 @@ class PromptResult(Generic[T_co]):
 
     status: Literal["finished", "cancelled", "max_steps_reached", "truncated", "refused"]
     """How the turn ended. "truncated" if the answer ends at the model's limit of tokens, "refused" if the model, its
-    provider or a hook of the agent refused to answer."""
+    provider or a hook of the agent refused to answer. The result of an error has "cancelled" if the turn did not come
+    to its end."""
     steps: int
     """The number of steps."""
     text: str

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from . import _native
 from ._errors import KimiAgentError, from_native
 from ._handlers import serving_job
-from ._hints import CoroutinesOnly, Property
+from ._hints import CoroutinesOnly, MadeByFunction, Property
 from ._holders import Waits
 from ._loop import LoopMailbox, called
 from ._process import in_this_process
@@ -27,7 +27,7 @@ __all__ = ["EventIterator", "Pieces", "Step", "Steps", "Stream", "TextStream"]
 T = TypeVar("T")
 
 
-class Stream(CoroutinesOnly):
+class Stream(MadeByFunction, CoroutinesOnly):
     """The events of a turn or a replay. Internal: `Turn` and `Replay` are its public forms.
 
     Coroutines that wait here release the stream when they are cancelled (`del self`): their task has left the turn,

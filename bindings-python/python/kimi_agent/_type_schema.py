@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["NOT_DESCRIBED", "PlainJsonSchema", "TypeSchema", "whole_numbers"]
 
 # The errors of pydantic and of annotations for a type without a JSON Schema.
-NOT_DESCRIBED = (PydanticUserError, NameError, SyntaxError, TypeError, ValueError)
+NOT_DESCRIBED = (PydanticUserError, AttributeError, NameError, SyntaxError, TypeError, ValueError)
 # Pydantic's words before the text of an exception that a validator raised.
 _PREFIXES = {"value_error": "Value error, ", "assertion_error": "Assertion failed, "}
 # Of the texts of pydantic itself; a pattern can be of any length.
