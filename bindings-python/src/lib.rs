@@ -190,8 +190,9 @@ fn check_policy<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     crate::guarded(|| {
         let call = convert::py_to_json(call)?;
-        let verdict =
-            py.detach(|| bridge::check_policy(policy, &call, &work_dir, bridge::Naming::Snake)).map_err(|error| raise(py, &error))?;
+        let verdict = py
+            .detach(|| bridge::check_policy(policy, &call, &work_dir, bridge::Naming::Snake))
+            .map_err(|error| raise(py, &error))?;
         convert::json_to_py(py, &verdict)
     })
 }

@@ -71,7 +71,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 pub async fn close_all(grace: Duration) {
     let live = &kimi_agent_client::host::LIVE;
     let batches = running_batches();
-    batches.iter().for_each(|batch| batch.leave());
+    batches.iter().for_each(|batch| batch.begin_cancel());
     // Before the sessions: a job whose session is closed has failed.
     drop(tokio::time::timeout(DRAIN_TIMEOUT, all_ended(&batches)).await);
     live.close_all();

@@ -164,7 +164,7 @@ impl Cassette {
     /// # let folder = tempfile::tempdir()?;
     /// # let missing = folder.path().join("missing.jsonl");
     /// let error = Cassette::new(&missing).mode(CassetteMode::None).options().unwrap_err();
-    /// assert!(error.to_string().contains("missing.jsonl is missing; record it: leave out the mode \"none\", and run KIMI_RECORD=once"));
+    /// assert!(error.to_string().contains("missing.jsonl is missing; record it: remove the mode \"none\", then run KIMI_RECORD=once"));
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[must_use]
@@ -352,7 +352,7 @@ impl<'a> Request<'a> {
         let remedy = match (self.remedy, self.mode) {
             (Some(remedy), _) => remedy,
             (None, Some(_)) => {
-                ": leave out the mode \"none\", and run KIMI_RECORD=once <the command that runs this test>"
+                ": remove the mode \"none\", then run KIMI_RECORD=once <the command that runs this test>"
             }
             (None, None) => ": KIMI_RECORD=once <the command that runs this test>",
         };
@@ -464,14 +464,14 @@ mod tests {
         let unopened = format!("{HEADER}\n{END}\n");
         let open = format!("{HEADER}\n{OPENED}\n");
         let cut = format!("{HEADER}\n{OPENED}\n{END}\n{{\"time\":2,");
-        const UNOPENED: &str = "is incomplete, because its session was never opened; record it again: leave out the mode \"none\", and run KIMI_RECORD=once";
-        const UNCLOSED: &str = "is incomplete, because its session was never closed; record it again: leave out the mode \"none\", and run KIMI_RECORD=once";
+        const UNOPENED: &str = "is incomplete, because its session was never opened; record it again: remove the mode \"none\", then run KIMI_RECORD=once";
+        const UNCLOSED: &str = "is incomplete, because its session was never closed; record it again: remove the mode \"none\", then run KIMI_RECORD=once";
         for (content, state_of, once, never) in [
             (
                 None,
                 State::Missing,
                 true,
-                Err("is missing; record it: leave out the mode \"none\", and run KIMI_RECORD=once"),
+                Err("is missing; record it: remove the mode \"none\", then run KIMI_RECORD=once"),
             ),
             (Some(&*complete), State::Usable, false, Ok(false)),
             (Some(HEADER), State::Unopened, true, Err(UNOPENED)),

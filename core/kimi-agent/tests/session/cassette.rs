@@ -149,7 +149,7 @@ async fn missing_file_is_refused() {
     let error = Cassette::new(&file).mode(CassetteMode::None).options().unwrap_err();
     assert_eq!(error.code(), "invalid_option");
     let expected = format!(
-        "invalid option `cassette`: {} is missing; record it: leave out the mode \"none\", and run KIMI_RECORD=once <the \
+        "invalid option `cassette`: {} is missing; record it: remove the mode \"none\", then run KIMI_RECORD=once <the \
              command that runs this test>",
         file.display()
     );
