@@ -82,10 +82,10 @@ describe("cassette", () => {
     };
     const file = join("cassettes", "no such tape.jsonl");
     const missing = `invalid option \`cassette\`: ${file} is missing; record it`;
-    assert.equal(text(() => cassette("no such tape", { mode: "none" })), `${missing} with the mode "once"`);
+    const remedy = "KIMI_RECORD=once <the command that runs this test>";
+    assert.equal(text(() => cassette("no such tape", { mode: "none" })), `${missing}: remove the mode "none", then run ${remedy}`);
     process.env.KIMI_RECORD = "none";
-    const remedy = ": KIMI_RECORD=once <the command that runs this test>";
-    assert.equal(text(() => cassette("no such tape")), `${missing}${remedy}`);
+    assert.equal(text(() => cassette("no such tape")), `${missing}: ${remedy}`);
   });
 
   for (const mode of ["all", "rewrite"]) {
