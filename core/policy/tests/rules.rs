@@ -59,6 +59,15 @@ fn wrong_rule_set_names_line_and_rule() {
 }
 
 #[test]
+fn unknown_preset_error_names_presets() {
+    let text = Policy::preset("readonly").unwrap_err().to_string();
+    assert_eq!(
+        text,
+        r#"invalid option `policy`: expected the name of a preset: "read-only" or "edit-files", got "readonly""#
+    );
+}
+
+#[test]
 fn json_errors_name_line_and_rule() {
     let text = reason(Policy::from_json("{\n \"deny\": [\n  \"execute(\"\n]}"));
     assert!(text.starts_with("line 3: deny[0] \"execute(\": "), "{text}");
