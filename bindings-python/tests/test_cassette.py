@@ -71,8 +71,9 @@ async def test_missing_file_is_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(InvalidOption) as caught:
         cassette("sum", mode="none")
     assert caught.value.option == "cassette"
-    text = f'invalid option `cassette`: {Path("cassettes", "sum.jsonl")} is missing; record it: remove the mode "none", then'
-    assert str(caught.value) == f"{text} run KIMI_RECORD=once <the command that runs this test>"
+    missing = f"invalid option `cassette`: {Path('cassettes', 'sum.jsonl')} is missing"
+    command = "run KIMI_RECORD=once <the command that runs this test>"
+    assert str(caught.value) == f'{missing}; record it: remove the mode "none", then {command}'
     monkeypatch.setenv("KIMI_RECORD", "none")
     with pytest.raises(InvalidOption, match="record it: KIMI_RECORD=once <the command that runs this test>"):
         cassette("sum")

@@ -40,7 +40,7 @@ fn script_error_names_its_place() {
         (json!([[{"tool_call": {}}]]), "turn 1, action 1: \"tool_call.name\" is missing"),
         (
             json!([[{"tool_call": {"name": "n", "kind": "x"}}]]),
-            r#"(there are "id", "name", "arguments", "split", "approve", "effect", "#,
+            "turn 1, action 1: \"tool_call.kind\" is not known here (there are \"id\", \"name\", \"arguments\", \"split\", \"approve\", \"effect\", ",
         ),
         (
             json!([[{"tool_call": {"name": "n", "approve": {"acton": "x"}}}]]),
