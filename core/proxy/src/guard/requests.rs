@@ -22,6 +22,11 @@ const SERVICES: [&str; 3] = ["fs/read_text_file", "fs/write_text_file", "termina
 /// The requests about a terminal that the client has created.
 const OF_TERMINAL: [&str; 4] = ["terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release"];
 
+/// Whether requests of this method are decided.
+pub(super) fn is_judged(method: &str) -> bool {
+    method == PERMISSION || method.starts_with("fs/") || method.starts_with("terminal/")
+}
+
 /// An open request of the agent, or of the guard.
 #[derive(Debug)]
 pub(super) enum Asked {
@@ -75,8 +80,7 @@ impl Guard {
         if self.asked.len() >= MAX_OPEN {
             return self.refuse(id, None, "too many requests are open", now);
         }
-        let is_judged = method == PERMISSION || method.starts_with("fs/") || method.starts_with("terminal/");
-        if !is_judged {
+        if !is_judged(&method) {
             let session = params.text("sessionId").ok().and_then(|session| self.session_of(&session));
             self.record_line(session.as_deref(), line, now);
             self.asked.insert(key, Asked::Passed { session });

@@ -7,6 +7,7 @@ use kimi_agent_protocol::jsonrpc::Message;
 use kimi_agent_protocol::jsonrpc::relayed::{Relayed, has_ambiguous_names};
 
 use super::Guard;
+use super::requests::is_judged;
 
 impl Guard {
     /// Handles a notification of the agent.
@@ -14,6 +15,11 @@ impl Guard {
         let Message::Notification { method, params } = &read.message else { return Ok(()) };
         if method == "$/cancel_request" {
             return self.agent_withdraws(line, read, now);
+        }
+        if is_judged(method) {
+            // An editor could do it nevertheless.
+            tracing::warn!(%method, "a request without an ID dropped, because it cannot be decided");
+            return Ok(());
         }
         let named = params.text("sessionId").ok().and_then(|session| self.session_of(&session));
         let Some(session) = named else {

@@ -59,8 +59,15 @@ fn ambiguous_requests_of_the_agent_are_refused() {
         let [answer] = &play.agent_got()[..] else { panic!("{line}") };
         assert!(answer["error"]["message"].is_string() && answer["id"] == 5, "{answer}");
     }
-    for line in [format!("[{plain}]"), plain.replacen("\"id\":5", "\"id\":null", 1), "{".to_owned(), "text".to_owned()]
-    {
+    for line in [
+        format!("[{plain}]"),
+        plain.replacen("\"id\":5", "\"id\":null", 1),
+        plain.replacen("\"id\":5,", "", 1),
+        json!({"jsonrpc": "2.0", "method": "terminal/create", "params": {"sessionId": "s", "command": "ls"}})
+            .to_string(),
+        "{".to_owned(),
+        "text".to_owned(),
+    ] {
         play.agent_line(&line);
         assert!(play.client_got().is_empty() && play.agent_got().is_empty(), "{line}");
     }
