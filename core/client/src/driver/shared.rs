@@ -85,8 +85,6 @@ struct State {
     active: Option<Active>,
     /// The earlier turn, which was left and has not ended yet.
     settling: Option<(TurnKey, Arc<EventChannel>)>,
-    /// The turn that ran when the program dropped the session, unless it has cancelled that turn.
-    orphan: Option<TurnKey>,
     closed: Option<Box<Error>>,
     usage: TokenUsage,
     status: Option<Arc<StatusUpdate>>,
@@ -94,6 +92,15 @@ struct State {
     commands: Option<Arc<Vec<SlashCommand>>>,
     config_options: Arc<Vec<ConfigOption>>,
     next_turn: TurnKey,
+    /// Allocated with the first turn, because most sessions of a large program are idle.
+    unread: Option<Box<Unread>>,
+}
+
+/// What the program does not follow any more.
+#[derive(Debug, Default)]
+struct Unread {
+    /// The turn that ran when the program dropped the session, unless it has cancelled that turn.
+    orphan: Option<TurnKey>,
     /// The turns that may end with an error which the program does not read.
     turns: Vec<(TurnKey, Weak<EventChannel>)>,
 }
@@ -137,14 +144,13 @@ impl Shared {
         let state = State {
             active: None,
             settling: None,
-            orphan: None,
             closed: None,
             usage: TokenUsage::default(),
             status: None,
             commands: None,
             config_options: Arc::default(),
             next_turn: 1,
-            turns: Vec::new(),
+            unread: None,
         };
         Self {
             send,
@@ -192,7 +198,7 @@ impl Shared {
         if state.settling.as_ref().is_some_and(|(settling, _)| *settling == key) {
             state.settling = None;
         }
-        state.orphan == Some(key)
+        state.unread.as_ref().is_some_and(|unread| unread.orphan == Some(key))
     }
 
     /// Fails every later call with this error. Only the first error counts.
@@ -296,8 +302,9 @@ impl Shared {
         }
         // The driver needs the lock that is held here before it handles the prompt.
         state.next_turn += 1;
-        state.turns.retain(|(_, turn)| turn.upgrade().is_some_and(|turn| turn.may_lose_error()));
-        state.turns.push((key, Arc::downgrade(&channel)));
+        let turns = &mut state.unread.get_or_insert_default().turns;
+        turns.retain(|(_, turn)| turn.upgrade().is_some_and(|turn| turn.may_lose_error()));
+        turns.push((key, Arc::downgrade(&channel)));
         if let Some(former) = state.active.replace(Active { key, channel, leaving: false }) {
             state.settling = Some((former.key, former.channel));
         }
@@ -328,7 +335,7 @@ impl Shared {
     pub(crate) fn cancel(&self, key: TurnKey) {
         {
             let mut state = self.lock();
-            state.orphan.take_if(|orphan| *orphan == key);
+            state.unread.iter_mut().for_each(|unread| drop(unread.orphan.take_if(|orphan| *orphan == key)));
             match &mut state.active {
                 Some(active) if active.key == key => active.leaving = true,
                 _ => return,
@@ -367,7 +374,8 @@ impl Shared {
         {
             let mut state = self.lock();
             if state.closed.is_none() {
-                state.orphan = state.active.as_ref().filter(|active| !active.leaving).map(|active| active.key);
+                let orphan = state.active.as_ref().filter(|active| !active.leaving).map(|active| active.key);
+                state.unread.iter_mut().for_each(|unread| unread.orphan = orphan);
             }
         }
         self.begin_close();
@@ -392,7 +400,7 @@ impl Shared {
 
     /// Logs the failed turns whose error the program has not read, because it closes the session.
     pub fn warn_of_failed_turns(&self) {
-        let turns = std::mem::take(&mut self.lock().turns);
+        let turns = self.lock().unread.as_mut().map(|unread| std::mem::take(&mut unread.turns)).unwrap_or_default();
         for (key, channel) in turns {
             let Some(channel) = channel.upgrade() else { continue };
             if let Some(error) = channel.failure()

@@ -186,17 +186,13 @@ impl Connection {
         }
     }
 
-    /// Handles an answer without an id: an agent that speaks another protocol can refuse the handshake in this way. An error
-    /// answers the only call that is open.
+    /// Handles an answer without an id: an agent that speaks another protocol can refuse the handshake in this way. Later it can be
+    /// about any line, also about an answer or a notification, so it ends no call.
     pub(super) fn unassigned(&mut self, outcome: std::result::Result<Json, RpcFailure>, now: Instant) {
         let is_handshake = |(_, pending): &(&String, &PendingCall)| matches!(pending.call, Call::Initialize(_));
         let handshake = self.calls.iter().find(is_handshake).map(|(id, _)| id.clone());
         match (handshake, outcome) {
             (Some(id), Err(failure)) => self.response(&id, Err(failure), now),
-            (None, Err(failure)) if self.calls.len() == 1 => {
-                let only = self.calls.keys().next().cloned().unwrap_or_default();
-                self.response(&only, Err(failure), now);
-            }
             (_, Err(RpcFailure { code, message, .. })) => {
                 if let Some(count) = self.repeats.count("refusal") {
                     let message = self.shown(&message);

@@ -8,19 +8,21 @@ use serde_json::{Map, Value};
 
 use super::Connection;
 use super::held::command_line;
-use crate::messages::{ApprovalRequest, DisplayBlock, Event, TerminalRequest, ToolCallInfo};
+use crate::messages::{ApprovalRequest, DisplayBlock, Event, TerminalRequest, ToolKind};
 
 /// The limit of approvals that are remembered, and of files.
 const MAX_GRANTED: usize = 64;
 /// The limit of the text of an approval or a file, in bytes. A request for a larger one is asked about again.
 const MAX_TEXT: usize = 1 << 20;
-/// The limit of places of one change that are tried.
-const MAX_PLACES: usize = 64;
 
 const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
-const FOLDERS: [&str; 5] = ["cwd", "workdir", "working_dir", "working_directory", "directory"];
+const FOLDERS: [&str; 9] =
+    ["cwd", "workdir", "working_dir", "working_directory", "directory", "dir", "dir_path", "chdir", "folder"];
 const PATHS: [&str; 7] = ["path", "file_path", "filePath", "abs_path", "absolute_path", "file", "filename"];
 const CONTENTS: [&str; 6] = ["content", "contents", "text", "file_text", "newText", "new_content"];
+
+/// Arguments that change nothing about what runs or is written.
+const ABOUT: [&str; 6] = ["description", "explanation", "reason", "timeout", "timeout_ms", "title"];
 
 /// What an approval is about.
 #[derive(Debug, PartialEq, Eq)]
@@ -86,9 +88,11 @@ impl Granted {
                 let file = self.files.iter().find(|(path, _)| *path == request.path).map(|(_, text)| text);
                 let is_same = |subject: &Subject| match subject {
                     Subject::Changes { path, changes } => {
-                        let is_shown = matches!(&changes[..], [(_, after)] if *after == request.content);
-                        *path == request.path
-                            && (is_shown || file.is_some_and(|file| results_in(file, changes, &request.content)))
+                        // The approval has shown the whole text.
+                        let is_whole =
+                            matches!(&changes[..], [(before, after)] if before.is_empty() && *after == request.content);
+                        let is_result = || file.is_some_and(|file| results_in(file, changes, &request.content));
+                        *path == request.path && (is_whole || is_result())
                     }
                     Subject::Command { .. } => false,
                 };
@@ -96,7 +100,11 @@ impl Granted {
             }
             _ => None,
         };
-        covered.and_then(|at| self.subjects.remove(at)).is_some()
+        let is_covered = covered.and_then(|at| self.subjects.remove(at)).is_some();
+        if let (true, Event::WriteFileRequest(request)) = (is_covered, request) {
+            self.note_file(&request.path, &request.content);
+        }
+        is_covered
     }
 }
 
@@ -129,25 +137,51 @@ pub(super) fn is_effect(request: &Event) -> bool {
     matches!(request, Event::WriteFileRequest(_) | Event::TerminalRequest(_))
 }
 
-/// Returns what a request for a permission is about.
+/// Returns what a request for a permission is about: a command that it shows and nothing else, or changes of files.
 fn subjects(request: &ApprovalRequest, work_dir: &Path) -> Vec<Subject> {
-    let arguments = request.tool_call.get().and_then(|call: &ToolCallInfo| call.arguments.as_ref());
-    let text = |names: &[&str]| names.iter().find_map(|name| arguments?.get(*name)?.as_str());
-    let folder = text(&FOLDERS).unwrap_or_default();
-    let folder = work_dir.join(folder).to_string_lossy().into_owned();
-    let said = COMMANDS.iter().filter_map(|name| command_of(arguments?.get(*name)?));
+    let Some(call) = request.tool_call.get() else { return Vec::new() };
+    let none = Map::new();
+    let arguments = call.arguments.as_ref().unwrap_or(&none);
+    let whole = |path: &str| work_dir.join(path).to_string_lossy().into_owned();
+    match call.kind {
+        Some(ToolKind::Execute) => {
+            let Some(command) = only_command(request, arguments) else { return Vec::new() };
+            let folders: Option<Vec<_>> = given(arguments, &FOLDERS).map(Value::as_str).collect();
+            match folders.as_deref() {
+                Some([]) => vec![Subject::Command { command, folder: whole("") }],
+                Some([folder]) => vec![Subject::Command { command, folder: whole(folder) }],
+                _ => Vec::new(),
+            }
+        }
+        Some(ToolKind::Edit) => changes(request, arguments, whole),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the command of a request that says one, and describes itself with it.
+fn only_command(request: &ApprovalRequest, arguments: &Map<String, Value>) -> Option<Command> {
+    let is_other =
+        |name: &String| !COMMANDS.contains(&&**name) && !FOLDERS.contains(&&**name) && !ABOUT.contains(&&**name);
     let shown = request.display.iter().filter_map(|block| match block {
-        DisplayBlock::Shell(shell) => Some(Command::Text(shell.command.clone())),
+        DisplayBlock::Shell(shell) => Some(shell.command.as_str()),
         _ => None,
     });
-    let mut subjects: Vec<Subject> = Vec::new();
-    for command in said.chain(shown) {
-        let subject = Subject::Command { command, folder: folder.clone() };
-        if !subjects.contains(&subject) {
-            subjects.push(subject);
-        }
-    }
-    let whole = |path: &str| work_dir.join(path).to_string_lossy().into_owned();
+    let said: Vec<_> = given(arguments, &COMMANDS).collect();
+    let command = match &said[..] {
+        [said] => command_of(said)?,
+        [] => Command::Text(shown.clone().next()?.to_owned()),
+        _ => return None,
+    };
+    let text = match &command {
+        Command::Text(text) => text.clone(),
+        Command::Words(words) => words.join(" "),
+    };
+    let is_plain = !arguments.keys().any(is_other) && shown.clone().all(|shown| shown == text);
+    (is_plain && request.description.contains(&text)).then_some(command)
+}
+
+/// Returns the changes of files that a request shows.
+fn changes(request: &ApprovalRequest, arguments: &Map<String, Value>, whole: impl Fn(&str) -> String) -> Vec<Subject> {
     let mut files: Vec<(String, Vec<(String, String)>)> = Vec::new();
     for block in &request.display {
         let DisplayBlock::Diff(diff) = block else { continue };
@@ -157,14 +191,25 @@ fn subjects(request: &ApprovalRequest, work_dir: &Path) -> Vec<Subject> {
             None => files.push((path, vec![change])),
         }
     }
-    if let (true, Some(path), Some(content)) = (files.is_empty(), text(&PATHS), text(&CONTENTS)) {
-        files.push((whole(path), vec![(String::new(), content.to_owned())]));
+    if files.is_empty() {
+        // With other arguments, such as a mode or a line, the text is not the whole file.
+        let is_other =
+            |name: &String| !PATHS.contains(&&**name) && !CONTENTS.contains(&&**name) && !ABOUT.contains(&&**name);
+        let paths: Vec<_> = given(arguments, &PATHS).map(Value::as_str).collect();
+        let texts: Vec<_> = given(arguments, &CONTENTS).map(Value::as_str).collect();
+        if let (false, [Some(path)], [Some(content)]) = (arguments.keys().any(is_other), &paths[..], &texts[..]) {
+            files.push((whole(path), vec![(String::new(), (*content).to_owned())]));
+        }
     }
     let size =
         |changes: &[(String, String)]| changes.iter().map(|(before, after)| before.len() + after.len()).sum::<usize>();
     let files = files.into_iter().filter(|(_, changes)| size(changes) <= 2 * MAX_TEXT);
-    subjects.extend(files.map(|(path, changes)| Subject::Changes { path, changes }));
-    subjects
+    files.map(|(path, changes)| Subject::Changes { path, changes }).collect()
+}
+
+/// Returns the arguments with these names.
+fn given<'a>(arguments: &'a Map<String, Value>, names: &'a [&str]) -> impl Iterator<Item = &'a Value> {
+    names.iter().filter_map(|name| arguments.get(*name))
 }
 
 fn command_of(value: &Value) -> Option<Command> {
@@ -210,13 +255,18 @@ fn is_same_folder(folder: &str, other: &str) -> bool {
     trimmed(folder) == trimmed(other)
 }
 
-/// Whether a file has this new text after these changes, in their order.
+/// Whether a file has this new text after these changes, in their order. The place of each must be the only one.
 fn results_in(mut file: &str, changes: &[(String, String)], mut new: &str) -> bool {
+    if let ("", [(before, after)]) = (file, changes) {
+        return before.is_empty() && after == new;
+    }
     for (before, after) in changes {
-        let same = file.bytes().zip(new.bytes()).take_while(|(one, other)| one == other).count();
-        let places = file.match_indices(&**before).map(|(at, _)| at).take_while(|at| *at <= same).take(MAX_PLACES);
-        let fits = |at: &usize| new.get(*at..).is_some_and(|rest| rest.starts_with(&**after));
-        let Some(at) = places.filter(fits).last() else { return false };
+        let mut places = file.match_indices(&**before).map(|(at, _)| at);
+        let (Some(at), None, false) = (places.next(), places.next(), before.is_empty()) else { return false };
+        let is_same = new.get(..at) == Some(&file[..at]) && new[at..].starts_with(&**after);
+        if !is_same {
+            return false;
+        }
         (file, new) = (&file[at + before.len()..], &new[at + after.len()..]);
     }
     file == new
@@ -234,8 +284,11 @@ mod tests {
             (vec![change("c\n", "d\n")], "a\nb\nd\nb\n", true),
             (vec![change("c\n", "d\n")], "a\nb\nd\nb\ne\n", false),
             (vec![change("c\n", "d\n")], "d\n", false),
-            (vec![change("b\n", "x\n"), change("b\n", "y\n")], "a\nx\nc\ny\n", true),
-            (vec![change("b\n", "x\n")], "a\nx\nc\nx\n", false),
+            (vec![change("c\n", "")], "", false),
+            (vec![change("a\n", "x\n"), change("c\n", "y\n")], "x\nb\ny\nb\n", true),
+            // The agent would choose the place.
+            (vec![change("b\n", "x\n")], "a\nx\nc\nb\n", false),
+            (vec![change("", "x\n")], "x\na\nb\nc\nb\n", false),
             (vec![change("z\n", "x\n")], "a\nx\nc\nb\n", false),
             (vec![change("c", "ä")], "a\nb\nä\nb\n", true),
             (vec![], file, true),

@@ -409,10 +409,12 @@ impl Connection {
             PolicyOutcome::Ask if decision.rule.is_some() || is_effect(request) => {
                 let own = self.as_own(&call);
                 let asked = approval_of(request, &decision.tool_call);
+                // What a turn was approved ends with it.
+                let has_turn = self.turn.is_some();
                 let approved = self.approved_calls();
                 let is_approved = approved.contains(&own, approved.asked(&asked, &decision, &[]))
                     || approved.take_once(&own)
-                    || decision.rule.is_none() && approved.granted.take(request);
+                    || has_turn && decision.rule.is_none() && approved.granted.take(request);
                 (!is_approved).then(|| Verdict::Asked(Box::new(decision)))
             }
             _ => None,

@@ -34,12 +34,6 @@ impl<T> PendingCalls<T> {
         self.calls.iter().find(|(_, call)| is_meant(call)).map(|(number, _)| *number)
     }
 
-    /// Returns the id of the only call. `None` if there are none or several.
-    pub(super) fn only(&self) -> Option<String> {
-        let mut numbers = self.calls.keys();
-        numbers.next().filter(|_| self.calls.len() == 1).map(u64::to_string)
-    }
-
     /// Takes the call with this id.
     pub(super) fn take(&mut self, id: &str) -> Option<T> {
         self.calls.remove(&id.parse().ok()?)

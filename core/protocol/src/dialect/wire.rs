@@ -151,8 +151,10 @@ fn tool_result(payload: &str) -> Option<Event> {
     let mut result = parsed_object(payload)?;
     let value = result.get_mut("return_value")?.as_object_mut()?;
     let is_error = match value.get("is_error") {
-        Some(Value::String(word)) => word.eq_ignore_ascii_case("true"),
-        other => other.and_then(Value::as_bool).unwrap_or_default(),
+        Some(Value::String(word)) => !["", "false", "no", "0", "null"].contains(&&*word.to_ascii_lowercase()),
+        Some(Value::Bool(is_error)) => *is_error,
+        None | Some(Value::Null) => false,
+        Some(other) => other.as_f64() != Some(0.0),
     };
     value.insert("is_error".to_owned(), is_error.into());
     for (name, has_parts) in [("message", false), ("output", true)] {

@@ -178,6 +178,7 @@ fn invalid_lines_change_nothing() {
         r#"{"jsonrpc":"2.0","method":"event","params":{"type":7}}"#,
         r#"{"jsonrpc":"2.0","id":"nobody","result":{}}"#,
         r#"{"jsonrpc":"2.0","id":7,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?","data":null}}"#,
         r#"{"jsonrpc":"2.0","id":"prompt-1","error":"no object"}"#,
         &nested,
     ] {

@@ -134,18 +134,3 @@ fn error_after_a_cancel_that_says_so_is_the_cancelled_turn() {
         assert_eq!(peer.trace().last().map(String::as_str), Some(ended), "{message}");
     }
 }
-
-#[test]
-fn error_without_id_ends_the_only_call() {
-    let refusal = json!({"id": null, "error": {"code": -32700, "message": "Parse error"}});
-    let mut peer = Peer::open();
-    peer.prompt(1);
-    peer.line(&refusal);
-    assert_eq!(peer.trace().last().map(String::as_str), Some("turn 1 rpc_error"));
-    // With several calls, any of them may be meant.
-    peer.prompt(2);
-    peer.cancel(2);
-    peer.trace();
-    peer.line(&refusal);
-    assert_eq!(peer.trace(), [""; 0]);
-}

@@ -67,45 +67,32 @@ pub(super) fn cut_answer(failure: &RpcFailure) -> Option<Json> {
     Some(Json::from(json!({"status": status, "stop_reason": word})))
 }
 
-/// Returns the failure of a turn that the agent reports beside the stop reason, or as the stop reason. The protocol has
-/// neither. CodeBuddy reports failures of the model in `_meta`.
+/// Returns the failure of a turn that the agent reports beside the stop reason. The protocol has no place for it: CodeBuddy reports
+/// failures of the model in `_meta`, others in the answer itself. A reason that says how the answer was cut has precedence.
 pub(super) fn of_answer(answer: &Json) -> Option<RpcFailure> {
+    const CUT: [&str; 3] = ["cancel", "max_", "length"];
     let read = answer.to_value();
     let meta = read.get("_meta").and_then(Value::as_object).into_iter().flatten();
-    let reason = read.get("stopReason").and_then(Value::as_str);
-    let is_cancelled = reason.is_some_and(|reason| in_snake_case(reason).starts_with("cancel"));
-    let mut all = read.as_object().into_iter().flatten().chain(meta).filter(|_| !is_cancelled);
-    if let Some((name, error)) = all.find(|(name, error)| is_error(name, error)) {
-        let message = match error {
-            Value::String(text) => text.clone(),
-            error => match error.get("message").and_then(Value::as_str) {
-                Some(text) if !text.trim().is_empty() => text.to_owned(),
-                _ => format!("the agent ended the turn with an error: {error}"),
-            },
-        };
-        return Some(RpcFailure { code: INTERNAL, message, data: Some(json!({name: error}).into()) });
-    }
-    let reason = reason?;
-    let word = in_snake_case(reason);
-    let is_failure = ["error", "failed", "failure"].contains(&&*word)
-        || word.ends_with("_error")
-        || (word != "model_context_window_exceeded" && recognised(None, &word, None).is_some());
-    is_failure.then(|| RpcFailure {
-        code: INTERNAL,
-        message: format!("the agent ended the turn with the reason `{word}`"),
-        data: Some(answer.clone()),
-    })
+    let reason = read.get("stopReason").and_then(Value::as_str).map(in_snake_case);
+    let is_cut = reason.is_some_and(|reason| CUT.iter().any(|start| reason.starts_with(start)));
+    let mut all = read.as_object().into_iter().flatten().chain(meta).filter(|_| !is_cut);
+    let (name, error, message) = all.find_map(|(name, error)| Some((name, error, error_text(name, error)?)))?;
+    Some(RpcFailure { code: INTERNAL, message: message.to_owned(), data: Some(json!({name: error}).into()) })
 }
 
-/// Whether a member of an answer is an error.
-fn is_error(name: &str, value: &Value) -> bool {
-    let name = in_snake_case(name);
-    (name.ends_with("error") || name.ends_with("error_message"))
-        && match value {
-            Value::String(text) => !text.trim().is_empty(),
-            Value::Object(members) => !members.is_empty(),
-            _ => false,
-        }
+/// Returns the text of a member that is the error of the turn. Other members whose names end in `error` are about something else.
+fn error_text<'a>(name: &str, value: &'a Value) -> Option<&'a str> {
+    const NONE: [&str; 5] = ["no error", "none", "ok", "null", "success"];
+    let name = in_snake_case(name.rsplit(['/', '.', ':']).next().unwrap_or(name));
+    let is_code = |code: &Value| code == 0 || code == 200;
+    let text = match value {
+        Value::String(text) => text,
+        Value::Object(members) if !members.get("code").is_some_and(is_code) => members.get("message")?.as_str()?,
+        _ => return None,
+    };
+    let word = text.trim();
+    let is_none = word.is_empty() || NONE.iter().any(|none| word.eq_ignore_ascii_case(none));
+    (["error", "error_message"].contains(&&*name) && !is_none).then_some(text)
 }
 
 /// Returns a word such as `maxTokens` or `MAX-TOKENS` in the spelling of the protocol.

@@ -365,9 +365,7 @@ impl Acp {
     }
 
     fn read_response(&mut self, id: Option<&str>, outcome: std::result::Result<Json, RpcFailure>) -> Incoming {
-        // An agent that cannot read a request does not know its id.
-        let only = if id.is_none() && outcome.is_err() { self.calls.only() } else { None };
-        let Some(id) = id.or(only.as_deref()) else { return Incoming::Response { id: None, outcome } };
+        let Some(id) = id else { return Incoming::Response { id: None, outcome } };
         let Some(mut asked) = self.calls.take(id) else {
             // Without the original id, which may equal an id of the connection's calls.
             return Incoming::InvalidLine("an answer to no call".to_owned());

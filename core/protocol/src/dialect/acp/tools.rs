@@ -34,6 +34,8 @@ const LOCATION: usize = 200;
 /// The limit of the text of a title or path that is remembered, in bytes.
 const MAX_DETAIL: usize = 16 << 10;
 
+/// The limit of the size of a call that is known after its turn, in bytes.
+const MAX_LATE: usize = 64 << 10;
 /// The message in the result of a call that has not ended with its turn.
 const UNFINISHED: &str = "the turn ended before the call did; the output is what the call had shown";
 
@@ -95,6 +97,8 @@ struct Call {
     content: Vec<ToolCallContent>,
     /// The newest raw output with a text, of an update before the end.
     raw_output: Option<Value>,
+    /// Whether it has ended only because its turn did.
+    is_unfinished: bool,
     display: Vec<DisplayBlock>,
     /// The hashes of the changes in `display`.
     displayed: HashSet<u64>,
@@ -261,8 +265,17 @@ impl Tools {
         &self.kept
     }
 
+    /// Forgets the calls of a turn that has ended. Small ones that have not ended with it are known for one more turn, because they
+    /// may end late.
     pub(super) fn clear(&mut self) {
-        let size = self.calls.drain(..).map(|call| call.counted).sum();
+        let mut size = 0;
+        self.calls.retain_mut(|call| {
+            let is_unfinished = !call.ended || std::mem::take(&mut call.is_unfinished);
+            let is_kept = is_unfinished && call.counted <= MAX_LATE;
+            call.ended = true;
+            size += if is_kept { 0 } else { call.counted };
+            is_kept
+        });
         self.kept.bytes.fetch_sub(size, Relaxed);
         self.last = None;
     }
@@ -862,18 +875,31 @@ impl Call {
         }
         let size = self.size();
         let mut result = self.end(is_failure, None);
+        self.is_unfinished = true;
         result.return_value.message = UNFINISHED.to_owned();
         result.extra.insert("synthesized", json!(true));
         Some((result.into(), size))
     }
 }
 
-/// Returns whether a raw output has a text.
+/// Returns whether a raw output has a text that is output. A status or the command itself is not.
 fn has_text(raw: &Value) -> bool {
+    const OUTPUT: [&str; 10] = [
+        "output",
+        "stdout",
+        "stderr",
+        "text",
+        "content",
+        "result",
+        "aggregated_output",
+        "aggregatedOutput",
+        "formatted_output",
+        "formattedOutput",
+    ];
     match raw {
         Value::String(text) => !text.is_empty(),
         Value::Array(items) => items.iter().any(has_text),
-        Value::Object(members) => members.values().any(has_text),
+        Value::Object(members) => OUTPUT.iter().any(|name| members.get(*name).is_some_and(has_text)),
         _ => false,
     }
 }
@@ -958,6 +984,8 @@ mod tests {
         call(&mut acp, 100, "small");
         assert!(acp.tools.details("call 100").is_incomplete);
         acp.end_turn();
+        acp.tools.clear();
+        assert!(acp.tools.kept.bytes.load(Relaxed) <= MAX_LATE);
         acp.tools.clear();
         assert_eq!(acp.tools.kept.bytes.load(Relaxed), 0);
         acp.begin_turn();

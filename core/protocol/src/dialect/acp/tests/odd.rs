@@ -107,15 +107,12 @@ fn words_for_the_end_of_a_turn_are_read() {
         ("maxTokens", "truncated", "truncated"),
         ("endTurn", "finished", "cancelled"),
         ("model_context_window_exceeded", "truncated", "cancelled"),
-        ("overloaded", "llm_service_error", "cancelled"),
-        ("rate_limit", "llm_service_error", "cancelled"),
-        ("serverError", "llm_service_error", "cancelled"),
-        ("context_length_exceeded", "context_too_long", "cancelled"),
         ("length", "truncated", "cancelled"),
         ("content_filter", "refused", "cancelled"),
         ("canceled", "cancelled", "cancelled"),
         ("interrupted", "cancelled", "cancelled"),
-        ("error", "rpc_error", "cancelled"),
+        ("error", "finished", "cancelled"),
+        ("overloaded", "finished", "cancelled"),
         ("novelty", "finished", "cancelled"),
     ] {
         for (cancels, expected) in [(false, ended), (true, when_cancelled)] {
@@ -139,12 +136,19 @@ fn error_beside_the_reason_ends_the_turn() {
         ),
         (json!({"_meta": {"error": {"message": "Overloaded", "status": 529}}}), "llm_service_error: Overloaded"),
         (json!({"error": "API Error: 529 Overloaded"}), "llm_service_error: API Error: 529 Overloaded"),
-        (
-            json!({"lastError": {"kind": "novel"}}),
-            "rpc_error: the agent ended the turn with an error: {\"kind\":\"novel\"}",
-        ),
+        (json!({"error": {"message": "novel"}}), "rpc_error: novel"),
+        (json!({"stopReason": "refusal", "_meta": {"error": "novel"}}), "rpc_error: novel"),
         (json!({"error": null, "_meta": {"isError": false, "error": "", "errors": 0}}), "finished"),
+        (
+            json!({"lastError": {"message": "529"}, "_meta": {"recoveredError": "429", "onError": "continue"}}),
+            "finished",
+        ),
+        (
+            json!({"error": {"code": 0, "message": "fine"}, "_meta": {"errorMessage": "No error", "error": {}}}),
+            "finished",
+        ),
         (json!({"stopReason": "cancelled", "error": "aborted"}), "cancelled"),
+        (json!({"stopReason": "max_tokens", "error": "cut"}), "truncated"),
     ] {
         let mut player = prompted();
         let mut result = json!({"stopReason": "end_turn"});
@@ -211,6 +215,7 @@ fn shown_output_stays() {
     for (shown, end, result) in [
         (json!({"content": text("a")}), json!({"rawOutput": {"exit_code": 0}}), "ok \"a\""),
         (json!({"content": text("a")}), json!({"rawOutput": {}}), "ok \"a\""),
+        (json!({"content": text("a")}), json!({"rawOutput": {"status": "ok", "command": "ls"}}), "ok \"a\""),
         (json!({"content": text("a")}), json!({"rawOutput": ""}), "ok \"a\""),
         (json!({"content": text("a")}), json!({"content": []}), "ok \"a\""),
         (json!({"content": text("a")}), json!({"rawOutput": "b"}), "ok \"b\""),
@@ -336,14 +341,16 @@ fn request_with_the_id_of_a_call_alone_is_described() {
 }
 
 #[test]
-fn error_without_id_ends_the_only_call() {
+fn error_without_id_ends_no_call() {
     for line in [
         json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "Parse error"}}),
-        json!({"jsonrpc": "2.0", "error": {"code": -32700, "message": "Parse error"}}),
+        json!({"jsonrpc": "2.0", "error": {"code": -32601, "message": "session/cancel"}}),
     ] {
         let mut player = prompted();
         player.hear(&line.to_string());
-        assert_eq!(player.trace, ["turn rpc_error: Parse error (-32700)"]);
+        assert!(player.trace.is_empty(), "{:?}", player.trace);
+        player.hear(&answer(2, json!({"stopReason": "end_turn"})));
+        assert!(player.trace.last().unwrap().starts_with("turn finished"), "{:?}", player.trace);
     }
 }
 

@@ -35,6 +35,10 @@ fn what_runs_or_writes_needs_an_approval() {
     let make = json!({"kind": "execute", "rawInput": {"command": "make x"}});
     let in_folder = json!({"kind": "execute", "rawInput": {"command": "make x", "cwd": "sub"}});
     let words = json!({"kind": "execute", "rawInput": {"command": ["bash", "-lc", "make x"]}});
+    let two = json!({"kind": "execute", "rawInput": {"command": "make x", "cmd": "make y"}});
+    let appended = json!({"kind": "edit", "rawInput": {"path": "a", "content": "new", "mode": "append"}});
+    let twice =
+        json!({"kind": "edit", "content": [{"type": "diff", "path": "/project/a", "oldText": " ", "newText": "x"}]});
     let whole = json!({"kind": "edit", "rawInput": {"path": "a", "content": "new"}});
     let change =
         json!({"kind": "edit", "content": [{"type": "diff", "path": "/project/a", "oldText": "b", "newText": "x"}]});
@@ -54,7 +58,12 @@ fn what_runs_or_writes_needs_an_approval() {
         (Some(&make), write("new"), "approval"),
         (Some(&in_folder), terminal(json!({"command": "make x", "cwd": "/project/sub"})), "handler"),
         (Some(&in_folder), terminal(json!({"command": "make x"})), "approval"),
-        (Some(&words), terminal(json!({"command": "bash", "args": ["-lc", "make x"]})), "handler"),
+        // The description does not say the command.
+        (Some(&words), terminal(json!({"command": "bash", "args": ["-lc", "make x"]})), "approval"),
+        (Some(&two), terminal(json!({"command": "make y"})), "approval"),
+        (Some(&appended), write("new"), "approval"),
+        (Some(&change), write("x"), "approval"),
+        (Some(&twice), write("a x c"), "approval"),
         (Some(&whole), write("new"), "handler"),
         (Some(&whole), write("other"), "approval"),
         (Some(&change), write("a x c"), "handler"),
@@ -72,4 +81,23 @@ fn what_runs_or_writes_needs_an_approval() {
             assert_eq!(session.serve(method, params), "approval", "an approval counts once: {about}");
         }
     }
+}
+
+/// A rule that approves a call of another kind approves no command.
+#[test]
+fn approved_reading_covers_no_command() {
+    let mut session = Decided::new();
+    session.ask(json!({"title": "Read", "kind": "read", "rawInput": {"path": "a", "command": "make x"}}));
+    assert_eq!(session.serve("terminal/create", json!({"command": "make x"})), "approval");
+    session.ask(json!({"title": "Read", "kind": "read", "rawInput": {"path": "a", "content": "new"}}));
+    assert_eq!(session.serve("fs/write_text_file", json!({"path": "/project/a", "content": "new"})), "approval");
+}
+
+#[test]
+fn approval_ends_with_its_turn() {
+    let mut session = Decided::new();
+    let key = session.asked(json!({"kind": "execute", "rawInput": {"command": "make x"}}));
+    session.connection.answer(key, &Answer::Approval(Approval::Approve), session.now);
+    session.hear(&json!({"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "end_turn"}}));
+    assert_eq!(session.serve("terminal/create", json!({"command": "make x"})), "approval");
 }
