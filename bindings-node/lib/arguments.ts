@@ -109,7 +109,7 @@ const LONE_SURROGATE = /(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g;
 /** The JSON of a value. A lone surrogate becomes U+FFFD. Throws a `TypeError` if the value has no JSON form. */
 export function toJson(value: unknown, replacer?: (key: string, value: unknown) => unknown): string {
   const text = JSON.stringify(value, replacer) as string | undefined;
-  if (text === undefined) throw new TypeError(`${value === undefined ? "nothing" : `a ${typeof value}`} has no JSON form`);
+  if (text === undefined) throw new TypeError(`${value === undefined ? "undefined" : `a ${typeof value}`} has no JSON form`);
   return text.includes("\\ud") ? text.replace(LONE_SURROGATE, "$1\\ufffd") : text;
 }
 

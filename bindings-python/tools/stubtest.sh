@@ -26,6 +26,7 @@ kimi_agent._session.Replay.__await__
 kimi_agent._hints.CoroutinesOnly.__enter__
 kimi_agent._hints.CoroutinesOnly.__exit__
 kimi_agent._hints.CoroutinesOnly.__iter__
+kimi_agent._hints.MadeByFunction.__new__
 kimi_agent._hints.Property.__call__
 EOF
 "$venv/bin/python" -m mypy.stubtest kimi_agent --allowlist allowed

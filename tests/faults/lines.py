@@ -46,7 +46,6 @@ NOISE: dict[str, list[tuple[str, Raw]]] = {
         ("megabytes", {"raw": {"repeat": "noise ", "times": 10 * MB // 6}}),
     ],
     "JSON that is not a message": [
-        ("batch", line("[" + event("{}") + "]")),
         ("empty_batch", line("[]")),
         ("null", line("null")),
         ("number", line("-0")),

@@ -335,7 +335,9 @@ impl Shared {
     pub(crate) fn cancel(&self, key: TurnKey) {
         {
             let mut state = self.lock();
-            state.unread.iter_mut().for_each(|unread| drop(unread.orphan.take_if(|orphan| *orphan == key)));
+            if let Some(unread) = &mut state.unread {
+                unread.orphan.take_if(|orphan| *orphan == key);
+            }
             match &mut state.active {
                 Some(active) if active.key == key => active.leaving = true,
                 _ => return,
