@@ -93,9 +93,15 @@ test("batch that was not read causes one warning", async () => {
     const gc = globalThis.gc;
     const alive = setInterval(() => undefined, 1000);
     const executable = scriptedAgent([[{ error: { code: -32003, message: "the model is down" } }]]);
-    const failed = (signal) => new Promise((resolve) => {
-      runBatch(["a"], { executable, retry: 1, signal, onProgress: ({ running, done }) => running === 0 && done === 1 && resolve() });
-    });
+    const held = new Set();
+    const failed = async (signal) => {
+      // A batch that is collected while it runs is cancelled.
+      await new Promise((resolve) => {
+        const onProgress = ({ running, done }) => running === 0 && done === 1 && resolve();
+        held.add(runBatch(["a"], { executable, retry: 1, signal, onProgress }));
+      });
+      held.clear();
+    };
     await failed();
     // Cancelled on purpose.
     const controller = new AbortController();
