@@ -30,6 +30,8 @@ use crate::transport::{Exit, Transport};
 
 /// Longer lines are taken on a thread of their own, in bytes.
 pub(super) const LONG: usize = 64 << 10;
+/// The limit of short lines that are taken apart before commands and deadlines are looked at.
+const MAX_APART: u8 = 32;
 
 /// The task that owns a process.
 pub(crate) struct ProcessTask {
@@ -47,6 +49,8 @@ pub(crate) struct ProcessTask {
     still_running: Arc<OnceLock<Box<Error>>>,
     /// Whether more was there to read than one read takes.
     yield_before_wait: bool,
+    /// Lines that were taken apart in this round.
+    taken_apart: u8,
     /// An event with a large text, which comes next.
     large: Option<Box<LargeEvent>>,
 }
@@ -90,6 +94,7 @@ impl ProcessTask {
             spent: Arc::clone(&handle.spent),
             still_running: Arc::clone(&handle.still_running),
             yield_before_wait: false,
+            taken_apart: 0,
             large: None,
         };
         (handle, task)
@@ -109,14 +114,18 @@ impl ProcessTask {
                 // A descendant holds the pipe, so the agent's output ends here, possibly in the middle of a line.
                 self.output_ended();
             }
+            self.taken_apart = 0;
             while self.take_lines(false) {
                 let is_long = self.reader.peek_line().is_some_and(|line| line.len() > LONG);
                 match self.apart(|task| task.take_lines(true)).await {
                     Some((task, _)) => self = task,
                     None => return,
                 }
-                // Commands and deadlines are looked at between two lines that take long, unless the agent has ended.
-                if is_long && !self.shutdown.has_exited() && !self.reader.has_ended() {
+                // Commands and deadlines are looked at between two lines that take long, and after some short ones, because a decision
+                // about a large call takes long, too; unless the agent has ended.
+                self.taken_apart = self.taken_apart.saturating_add(1);
+                if (is_long || self.taken_apart >= MAX_APART) && !self.shutdown.has_exited() && !self.reader.has_ended()
+                {
                     self.bell.notify_one();
                     break;
                 }

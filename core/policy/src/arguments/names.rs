@@ -282,6 +282,7 @@ pub(super) const NEUTRAL_KEYS: &[&str] = &[
     "after",
     "id",
     "callid",
+    "approvalid",
     "toolcallid",
     "turnid",
     "sessionid",
@@ -316,6 +317,9 @@ pub(super) const NEUTRAL_KEYS: &[&str] = &[
     "method",
     "fetchtype",
     "prefixrule",
+    "proposedexecpolicyamendment",
+    "proposednetworkpolicyamendments",
+    "availabledecisions",
     "risk",
     "sideeffects",
     "isdangerous",
@@ -389,6 +393,9 @@ pub(super) const STRUCTURED_KEYS: &[&str] = &[
     "filefilteringoptions",
     "parsedcmd",
     "prefixrule",
+    "proposedexecpolicyamendment",
+    "proposednetworkpolicyamendments",
+    "availabledecisions",
     "sideeffects",
 ];
 /// Harmless arguments whose values a program can take for options.
