@@ -158,7 +158,7 @@ inspector-pictures: inspector-setup ## Writes docs/assets/inspector-*.png, the p
 TESTS := test-real-quick test-rust test-scenarios test-acp test-python test-faults test-node test-site test-docs test-attacks test-inspector test-programs test-recordings test-packages test-exit test-limits test-telemetry test-foreign test-explore test-soak test-generated
 
 .PHONY: test
-test: ## Runs the complete proof: every behaviour once. About 40 minutes on two cores.
+test: ## Runs the complete proof: every behaviour once. About 30 minutes on two cores.
 	@"$(PYTHON)" tools/proof.py $(TESTS)
 
 .PHONY: proof
