@@ -265,8 +265,8 @@ impl Tools {
         &self.kept
     }
 
-    /// Forgets the calls of a turn that has ended. Small ones that have not ended with it are known for one more turn, because they
-    /// may end late.
+    /// Forgets the calls of a turn that has ended. Small ones that have not ended with it are known until the next one begins, because
+    /// they may end late.
     pub(super) fn clear(&mut self) {
         let mut size = 0;
         self.calls.retain_mut(|call| {
