@@ -93,8 +93,8 @@ fn kind_of_word(word: &str) -> Option<Kind> {
     VERBS.iter().find(|(_, words)| is(words)).map(|(kind, _)| *kind)
 }
 
-/// What a name that begins with a word for reading says further: `read_and_delete`, `search_replace`. Most other words are nouns,
-/// as in `get_commit`.
+/// Returns the kind of a second verb in a name that begins with a word for reading: `read_and_delete`, `search_replace`. Most other
+/// words are nouns, for example in `get_commit`.
 fn kind_of_second_verb<'a>(words: impl Iterator<Item = &'a str>) -> Option<Kind> {
     const CERTAIN: [&str; 12] = [
         "replace",

@@ -200,6 +200,21 @@ fn sets_in_braces_share_the_work() {
     }
 }
 
+/// Each search for a name looks at folders of the disk.
+#[test]
+fn many_searches_ask() {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = Policy::from_value(&json!({"deny": ["read(secrets/**)"], "allow": ["search(**)"]})).unwrap();
+    let decide = |count: usize| {
+        let globs: Vec<_> = (0..count).map(|number| format!("**/name{number}")).collect();
+        policy.check_json(&json!({"name": "Glob", "arguments": {"patterns": globs}}), dir.path()).unwrap()
+    };
+    assert_eq!(decide(2).decision, Decision::Allow, "{:?}", decide(2));
+    let verdict = decide(50);
+    assert_eq!(verdict.decision, Decision::Ask, "{verdict:?}");
+    assert!(verdict.reason.contains("too many names"), "{verdict:?}");
+}
+
 #[test]
 fn comparison_of_rules_is_bounded() {
     let allow: Vec<String> = (10_000..15_000).map(|n| format!("execute(* --option{n})")).collect();

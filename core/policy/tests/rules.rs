@@ -246,7 +246,7 @@ fn description_denies_call_without_arguments() {
 }
 
 #[test]
-fn description_that_names_another_file_is_asked_about() {
+fn description_with_denied_file_asks() {
     let policy = Policy::from_value(&json!({"allow": ["edit(src/**)"], "deny": ["edit(/etc/**)"]})).unwrap();
     let arguments = json!({"path": "src/a"}).as_object().cloned();
     let (name, kind) = ("Edit".to_owned(), Some("edit".into()));

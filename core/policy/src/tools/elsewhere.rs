@@ -44,10 +44,7 @@ impl Taker<'_> {
             let mut part = Part::new(Some(kind), Target::opaque(command.text(), why.clone()));
             (part.shadow, part.hides) = (true, true);
             if !shadow {
-                // A rule that spells the whole command allows what its program does.
-                let mut whole = Part::new(Some(Kind::Execute), Target::Command(command.clone()));
-                whole.doubt = self.known.doubt.clone();
-                (part.spelled, part.is_name) = (Some(Box::new(whole)), true);
+                (part.spelled, part.is_name) = (Some(self.whole(command)), true);
             }
             self.parts.push(part);
         }
@@ -79,6 +76,13 @@ fn names_file(option: &str) -> bool {
 }
 
 impl Taker<'_> {
+    /// Returns the whole command as a part: a rule that spells it allows everything that its program does.
+    fn whole(&self, command: &Command) -> Box<Part> {
+        let mut whole = Part::new(Some(Kind::Execute), Target::Command(command.clone()));
+        whole.doubt = self.known.doubt.clone();
+        Box::new(whole)
+    }
+
     fn is_of(command: &Command, names: &[&str]) -> bool {
         let name = command.words().first().and_then(Word::literal).map(base_name);
         name.is_some_and(|name| names.contains(&&*name))
@@ -98,9 +102,7 @@ impl Taker<'_> {
         part.vague = true;
         (part.shadow, part.hides) = (true, true);
         if !shadow {
-            let mut whole = Part::new(Some(Kind::Execute), Target::Command(command.clone()));
-            whole.doubt = self.known.doubt.clone();
-            (part.spelled, part.is_name) = (Some(Box::new(whole)), true);
+            (part.spelled, part.is_name) = (Some(self.whole(command)), true);
         }
         self.parts.push(part);
     }

@@ -261,7 +261,7 @@ pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs, budget: &Rc<B
     let empty = Map::new();
     let work_dir = &WorkDir::new(work_dir, budget).in_place(call.place);
     let known = arguments::read(call.arguments.unwrap_or(&empty));
-    let mut taker = Taker { call, known, work_dir, needs, parts: Vec::new(), operands: 0 };
+    let mut taker = Taker { call, known, work_dir, needs, parts: Vec::new(), operands: 0, searches: 0 };
     let by_name = taker.kind_by_name();
     let by_agent = call.kind.and_then(Kind::parse);
     let by_name = by_name.or_else(|| taker.kind_by_words(by_agent?));
@@ -305,6 +305,8 @@ struct Taker<'a> {
     parts: Vec<Part>,
     /// How many words of commands were looked at as files.
     operands: usize,
+    /// How many searches for names were looked at.
+    searches: usize,
 }
 
 impl<'a> Taker<'a> {

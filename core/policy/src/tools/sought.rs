@@ -9,9 +9,11 @@ use crate::kinds::{Kind, is_name};
 use crate::path::resolve;
 use crate::tools::operands::{Place, is_like_path};
 
-/// How many entries of folders are looked at, and how many files are compared.
+/// The limits of one search: entries of folders that are looked at, and files that are compared.
 const MAX_ENTRIES: usize = 2000;
 const MAX_FOUND: usize = 32;
+/// The limit of searches of a call: each looks at folders of the disk.
+const MAX_SEARCHES: usize = 16;
 
 /// The name that a glob looks for in any folder: `key`, `**/key`.
 fn sought_name(glob: &str) -> Option<&str> {
@@ -46,6 +48,13 @@ impl Taker<'_> {
     /// Adds the files that a search for a name finds: a rule that denies one of them may be about the search.
     pub(super) fn add_sought(&mut self, kind: Option<Kind>, glob: &str, base: &Path) {
         let Some(name) = sought_name(glob).filter(|_| self.needs.paths && self.call.place.is_none()) else { return };
+        self.searches += 1;
+        if self.searches > MAX_SEARCHES {
+            if self.searches == MAX_SEARCHES + 1 {
+                self.opaque(kind, "the call searches for too many names to look for all of them");
+            }
+            return;
+        }
         for file in files_named(name, &self.work_dir.join(base)) {
             let work_dir: &Path = self.work_dir;
             let name = file.strip_prefix(work_dir).unwrap_or(&file).to_string_lossy();
