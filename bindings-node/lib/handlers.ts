@@ -119,13 +119,15 @@ export function answerJson(answer: unknown): string {
   return noCircle(() => toJson(answer ?? null, keepsContent));
 }
 
+const TOO_DEEP = "the handler returned a value that contains itself or is nested too deep, which has no JSON form";
+
 /** Makes JSON. The error for a value that contains itself has no stack of `JSON.stringify`. */
 function noCircle(make: () => string): string {
   try {
     return make();
   } catch (error) {
     if (error instanceof RangeError || /circular/i.test(errorText(error))) {
-      throw new TypeError("the handler returned a value that contains itself or is nested too deep, which has no JSON form", { cause: error });
+      throw new TypeError(TOO_DEEP, { cause: error });
     }
     throw error;
   }
@@ -152,7 +154,7 @@ const DEEPEST = 100;
 
 function checkPlain(value: unknown, depth = 0): void {
   if (typeof value !== "object" || value === null) return;
-  if (depth > DEEPEST) throw new TypeError("the handler returned a value that contains itself or is nested too deep, which has no JSON form");
+  if (depth > DEEPEST) throw new TypeError(TOO_DEEP);
   if ("toJSON" in value || isBoxed(value)) {
     const got = "toJSON" in value ? "an object with `toJSON`" : "an object of a text or number, such as `new String()`";
     throw wrongOption("answer", `expected text or a plain object, got ${got}`);

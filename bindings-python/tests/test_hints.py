@@ -48,7 +48,7 @@ def test_blocking_turn_result_hint() -> None:
 
 
 @pytest.mark.parametrize("module", [kimi_agent, sync], ids=["async", "blocking"])
-def test_class_that_only_a_function_makes_names_it(module: Any) -> None:
+def test_call_of_class_names_function(module: Any) -> None:
     for name, by in (
         ("Session", "create_session"),
         ("Turn", "session.prompt"),

@@ -372,7 +372,7 @@ async def test_close_during_unread_turn_warns_once(caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.parametrize("is_read", [False, True])
-async def test_close_after_failed_unread_turn_warns_once(is_read: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_close_with_failed_unread_turn_warns_once(is_read: bool, caplog: pytest.LogCaptureFixture) -> None:
     async with open_session(DOWN) as session:
         turn = session.prompt("Go")
         while session.state == "active":

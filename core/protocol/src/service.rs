@@ -156,7 +156,7 @@ impl RpcError {
 struct Quoted {
     status: Option<u16>,
     retry_after: Option<Duration>,
-    /// What the data says about another attempt.
+    /// Whether the same request can succeed later, according to the data.
     is_retryable: Option<bool>,
     /// All texts, in lower case.
     text: String,

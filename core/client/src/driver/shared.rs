@@ -96,7 +96,7 @@ struct State {
     unread: Option<Box<Unread>>,
 }
 
-/// What the program does not follow any more.
+/// Turns that the program may have left, or may not read.
 #[derive(Debug, Default)]
 struct Unread {
     /// The turn that ran when the program dropped the session, unless it has cancelled that turn.

@@ -75,7 +75,7 @@ fn retry_waits_as_long_as_service_asks() {
 }
 
 #[test]
-fn job_is_not_retried_if_the_service_asks_for_a_long_wait() {
+fn long_retry_after_ends_job() {
     let limit = |text: &str| local_error(RpcErrorKind::LlmServiceError, &format!("usage limit, try again in {text}"));
     for (text, allows) in [("5 minutes", true), ("5 minutes 1 seconds", false), ("3 days", false)] {
         assert_eq!(Retry::new().allows(1, &limit(text)), allows, "{text}");

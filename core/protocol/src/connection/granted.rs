@@ -12,8 +12,10 @@ use crate::messages::{ApprovalRequest, DisplayBlock, Event, TerminalRequest, Too
 
 /// The limit of approvals that are remembered, and of files.
 const MAX_GRANTED: usize = 64;
-/// The limit of the text of an approval or a file, in bytes. A request for a larger one is asked about again.
+/// The limit of the texts of an approval, and of a file, in bytes. A request about a larger text is asked about again.
 const MAX_TEXT: usize = 1 << 20;
+/// The limit of all texts of approvals, and of all files, in bytes.
+const MAX_TEXTS: usize = 4 * MAX_TEXT;
 
 const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
 const FOLDERS: [&str; 9] =
@@ -24,7 +26,7 @@ const CONTENTS: [&str; 6] = ["content", "contents", "text", "file_text", "newTex
 /// Arguments that change nothing about what runs or is written.
 const ABOUT: [&str; 6] = ["description", "explanation", "reason", "timeout", "timeout_ms", "title"];
 
-/// What an approval is about.
+/// A command or changes of a file that an approval is about.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     Command {
@@ -36,6 +38,19 @@ pub(super) enum Subject {
         path: String,
         changes: Vec<(String, String)>,
     },
+}
+
+impl Subject {
+    /// Returns the size of the texts, in bytes.
+    fn size(&self) -> usize {
+        match self {
+            Self::Command { command: Command::Text(text), folder } => text.len() + folder.len(),
+            Self::Command { command: Command::Words(words), folder } => {
+                words.iter().map(String::len).sum::<usize>() + folder.len()
+            }
+            Self::Changes { changes, .. } => changes.iter().map(|(before, after)| before.len() + after.len()).sum(),
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -55,7 +70,8 @@ pub(super) struct Granted {
 impl Granted {
     pub(super) fn add(&mut self, subjects: Vec<Subject>) {
         self.subjects.extend(subjects);
-        while self.subjects.len() > MAX_GRANTED {
+        let size = |subjects: &VecDeque<Subject>| subjects.iter().map(Subject::size).sum::<usize>();
+        while self.subjects.len() > MAX_GRANTED || size(&self.subjects) > MAX_TEXTS {
             self.subjects.pop_front();
         }
     }
@@ -66,7 +82,7 @@ impl Granted {
             self.files.push_back((path.to_owned(), text.to_owned()));
         }
         let size = |files: &VecDeque<(String, String)>| files.iter().map(|(_, text)| text.len()).sum::<usize>();
-        while self.files.len() > MAX_GRANTED || size(&self.files) > 4 * MAX_TEXT {
+        while self.files.len() > MAX_GRANTED || size(&self.files) > MAX_TEXTS {
             self.files.pop_front();
         }
     }
@@ -142,8 +158,9 @@ fn subjects(request: &ApprovalRequest, work_dir: &Path) -> Vec<Subject> {
     let Some(call) = request.tool_call.get() else { return Vec::new() };
     let none = Map::new();
     let arguments = call.arguments.as_ref().unwrap_or(&none);
+    let is_small = |subject: &Subject| subject.size() <= MAX_TEXT;
     let whole = |path: &str| work_dir.join(path).to_string_lossy().into_owned();
-    match call.kind {
+    let found = match call.kind {
         Some(ToolKind::Execute) => {
             let Some(command) = only_command(request, arguments) else { return Vec::new() };
             let folders: Option<Vec<_>> = given(arguments, &FOLDERS).map(Value::as_str).collect();
@@ -155,7 +172,8 @@ fn subjects(request: &ApprovalRequest, work_dir: &Path) -> Vec<Subject> {
         }
         Some(ToolKind::Edit) => changes(request, arguments, whole),
         _ => Vec::new(),
-    }
+    };
+    found.into_iter().filter(is_small).collect()
 }
 
 /// Returns the command of a request that says one, and describes itself with it.
@@ -201,10 +219,7 @@ fn changes(request: &ApprovalRequest, arguments: &Map<String, Value>, whole: imp
             files.push((whole(path), vec![(String::new(), (*content).to_owned())]));
         }
     }
-    let size =
-        |changes: &[(String, String)]| changes.iter().map(|(before, after)| before.len() + after.len()).sum::<usize>();
-    let files = files.into_iter().filter(|(_, changes)| size(changes) <= 2 * MAX_TEXT);
-    files.map(|(path, changes)| Subject::Changes { path, changes }).collect()
+    files.into_iter().map(|(path, changes)| Subject::Changes { path, changes }).collect()
 }
 
 /// Returns the arguments with these names.

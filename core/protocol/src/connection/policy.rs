@@ -55,7 +55,7 @@ pub(super) struct ApprovedCalls {
     /// The hashes of calls of the program's own tools that the agent has asked about, once each. They come next, and are not asked
     /// about again.
     once: Vec<[u64; 2]>,
-    /// What the agent has asked about, and may do through the program.
+    /// Commands and changes that the agent has asked about, and may do through the program.
     pub(super) granted: Granted,
     /// Hashes, so that an agent cannot look for two requests with the same one.
     hasher: RandomState,
@@ -409,7 +409,7 @@ impl Connection {
             PolicyOutcome::Ask if decision.rule.is_some() || is_effect(request) => {
                 let own = self.as_own(&call);
                 let asked = approval_of(request, &decision.tool_call);
-                // What a turn was approved ends with it.
+                // The approvals of a turn end with it.
                 let has_turn = self.turn.is_some();
                 let approved = self.approved_calls();
                 let is_approved = approved.contains(&own, approved.asked(&asked, &decision, &[]))

@@ -84,7 +84,7 @@ pub fn for_each_of_batch(line: &[u8], mut found: impl FnMut(&[u8])) -> bool {
                 .is_ok()
             && scanner.end().is_ok()
     };
-    // A line that is damaged behind its first messages is no batch.
+    // A line that is malformed behind its first messages is not a batch.
     let mut has_message = false;
     each(&mut |item| has_message |= item.starts_with('{'))
         && has_message

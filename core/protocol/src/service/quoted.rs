@@ -10,7 +10,7 @@ use super::prefix;
 
 /// The limit of a delay. No service asks for a longer one, so a longer one is not a delay.
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);
-/// What numbers count in texts about something else than the status. Services use other plurals behind a status.
+/// Plurals behind a number that is a count and not a status. Services use other plurals behind a status.
 const COUNTED: [&str; 14] = [
     "bytes",
     "characters",

@@ -119,7 +119,7 @@ fn cancel_without_turn_does_nothing() {
 }
 
 #[test]
-fn error_after_a_cancel_that_says_so_is_the_cancelled_turn() {
+fn abort_error_after_cancel_is_cancelled_turn() {
     for (code, message, ended) in [
         (-32603, "CancelledError()", "turn 1 cancelled"),
         (-32003, "Request was aborted", "turn 1 cancelled"),

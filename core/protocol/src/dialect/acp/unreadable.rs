@@ -7,11 +7,11 @@ use serde_json::value::RawValue;
 use super::Acp;
 use crate::json::scan::{for_each_member, text_of};
 
-/// Where a call is described.
+/// The message that describes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     Update,
-    /// Content that is no list is left out.
+    /// Content that is not a list is left out.
     Request,
 }
 

@@ -160,7 +160,7 @@ fn error_beside_the_reason_ends_the_turn() {
 }
 
 #[test]
-fn error_after_a_cancel_that_says_so_is_the_cancelled_turn() {
+fn abort_error_after_cancel_is_cancelled_turn() {
     for (error, ended) in [
         (json!({"message": "x", "data": {"name": "MessageAbortedError"}}), "cancelled"),
         (json!({"message": "x", "data": {"name": "AbortError"}}), "cancelled"),
@@ -244,7 +244,7 @@ fn shown_output_stays() {
 }
 
 #[test]
-fn output_of_an_unfinished_call_precedes_the_end_of_the_turn() {
+fn unfinished_call_output_precedes_turn_end() {
     let call = json!({"sessionUpdate": "tool_call", "toolCallId": "t", "title": "T", "kind": "execute"});
     let shown = |fields: Value| {
         let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "in_progress"});
@@ -314,7 +314,7 @@ fn change_that_cannot_be_read_becomes_text() {
 }
 
 #[test]
-fn request_with_the_id_of_a_call_alone_is_described() {
+fn request_with_id_alone_has_description() {
     for (call, described) in [
         (json!({"title": "Write /etc/passwd", "kind": "edit"}), "Write /etc/passwd"),
         (json!({"title": "Bash", "kind": "execute", "rawInput": {"command": "rm -rf x"}}), "rm -rf x"),

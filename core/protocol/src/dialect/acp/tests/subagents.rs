@@ -175,7 +175,7 @@ fn malformed_announcements_are_harmless() {
     ] {
         player.hear(&of("s", update));
     }
-    player.hear(&chunk("unannounced", "of nobody"));
+    player.hear(&chunk("unannounced", "of an unknown session"));
     player.hear(&chunk("s", "kept"));
     assert_eq!(
         player.trace,

@@ -94,6 +94,15 @@ fn approved_reading_covers_no_command() {
 }
 
 #[test]
+fn large_approval_covers_nothing() {
+    let mut session = Decided::new();
+    let large = "x".repeat((1 << 20) + 1);
+    let key = session.asked(json!({"kind": "execute", "rawInput": {"command": large}}));
+    session.connection.answer(key, &Answer::Approval(Approval::Approve), session.now);
+    assert_eq!(session.serve("terminal/create", json!({"command": large})), "approval");
+}
+
+#[test]
 fn approval_ends_with_its_turn() {
     let mut session = Decided::new();
     let key = session.asked(json!({"kind": "execute", "rawInput": {"command": "make x"}}));
