@@ -106,9 +106,7 @@ impl ProcessTask {
 
     /// Runs until the process has exited and was reaped. Boxed, because a future would hold the task several times.
     pub(crate) async fn run(mut self: Box<Self>) {
-        while let Ok(command) = self.commands.try_recv() {
-            self.obey(*command);
-        }
+        self.obey_waiting();
         loop {
             if !self.reader.has_ended() && self.shutdown.is_drained() {
                 // A descendant holds the pipe, so the agent's output ends here, possibly in the middle of a line.
@@ -126,6 +124,7 @@ impl ProcessTask {
                 self.taken_apart = self.taken_apart.saturating_add(1);
                 if (is_long || self.taken_apart >= MAX_APART) && !self.shutdown.has_exited() && !self.reader.has_ended()
                 {
+                    self.obey_waiting();
                     self.bell.notify_one();
                     break;
                 }
@@ -165,6 +164,13 @@ impl ProcessTask {
             }
         }
         self.finish().await;
+    }
+
+    /// Obeys the commands that have come.
+    fn obey_waiting(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            self.obey(*command);
+        }
     }
 
     /// Handles an event of the process. Returns a deadline that was exceeded: the agent's earlier output is read first. An
