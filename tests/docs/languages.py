@@ -69,6 +69,7 @@ class Workshop:
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
         self._node = scratch / "node"
+        self._rustc: list[str] = []
         self._rust_program: Path | None = None
         self._rust_index: dict[str, int] = {}
         self._typescript_failure = ""
@@ -133,10 +134,12 @@ class Workshop:
             fcntl.flock(lock, fcntl.LOCK_EX)
             _write_program(place, sources)
             try:
-                command = [*_rustc(place), "-o", str(self.scratch / "doc-blocks"), "src/main.rs"]
+                self._rustc = _rustc()
             except Failure as failure:
                 self._rust_failure = str(failure)
                 return
+            own = ["--crate-name=doc_blocks", f"-Cincremental={place / 'built'}"]
+            command = [*self._rustc, *own, "-o", str(self.scratch / "doc-blocks"), "src/main.rs"]
             done = _run(command, place, {}, patience=1800)
         if done.returncode != 0:
             self._rust_failure = done.stderr
@@ -170,6 +173,19 @@ class Workshop:
             # With the versions that are compiled for the other tests.
             shutil.copy(ROOT / "Cargo.lock", place)
         return place
+
+    def _cargo(self, path: str) -> dict[str, str]:
+        """What a command of a project finds as `cargo`."""
+        if os.environ.get("FULL"):
+            # With the products of the workspace: cargo compiles only what differs.
+            target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
+            return {"CARGO_TARGET_DIR": target, "CARGO_NET_OFFLINE": "true"}
+        programs = self.scratch / "programs"
+        programs.mkdir(exist_ok=True)
+        cargo = programs / "cargo"
+        if not cargo.is_symlink():
+            cargo.symlink_to(HERE / "cargo.py")
+        return {"PATH": f"{programs}{os.pathsep}{path}", "DOCS_RUSTC": json.dumps(self._rustc)}
 
     def _run_in(self, place: Path, block: Block) -> str:
         """Writes the file of a project, or runs commands there."""
@@ -229,9 +245,7 @@ class Workshop:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
         env = {"KIMI_AGENT_EXECUTABLE": str(agent), "PATH": path}
         if block.projects:
-            # With the products of the workspace: cargo compiles only what differs.
-            target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
-            env |= {"CARGO_TARGET_DIR": target, "CARGO_NET_OFFLINE": "true"}
+            env |= self._cargo(env["PATH"])
         done = _run(command, place, env, patience=1800 if block.projects else PATIENCE)
         expected = block.directives.get("fails")
         if (done.returncode == 0) != (expected is None):
@@ -241,7 +255,7 @@ class Workshop:
         return done.stdout
 
 
-def _rustc(place: Path) -> list[str]:
+def _rustc() -> list[str]:
     """What compiles a program in Rust with the crates that the other tests have compiled already."""
     build = ["cargo", "programs", "--quiet", "--message-format", "json-render-diagnostics"]
     done = _run(build, ROOT, {}, patience=1800)
@@ -258,14 +272,7 @@ def _rustc(place: Path) -> list[str]:
     externs = [f"--extern={name}={libraries[name]}" for name in CRATES]
     # Next to this one is whatever they depend on.
     dependencies = f"-Ldependency={libraries['tokio'].parent}"
-    return [
-        "rustc",
-        "--edition=2024",
-        "--crate-name=doc_blocks",
-        f"-Cincremental={place / 'built'}",
-        dependencies,
-        *externs,
-    ]
+    return ["rustc", "--edition=2024", dependencies, *externs]
 
 
 def _write_program(place: Path, sources: dict[str, str]) -> None:
