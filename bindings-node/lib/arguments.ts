@@ -1,6 +1,7 @@
 /** Checks what a program passes in, and encodes it as JSON for the addon. */
 
-import { InvalidOption, KimiAgentError } from "./errors.js";
+import { KimiAgentError } from "./error-base.js";
+import { InvalidOption } from "./errors.js";
 import { nodeUrl } from "./node.js";
 import { errorName, errorText, isPlain, isRegExp, isUrl, kindOfInstance, remedyFor, textOf, withArticle } from "./values.js";
 

@@ -7,7 +7,10 @@ import { checkedOptions, kindOf, refuseNew, toJson, wrongOption } from "./argume
 import { Bridge } from "./bridge.js";
 import type { Budget } from "./budget.js";
 import type { UserInput } from "./content.js";
-import { atCaller, callNative, type CallSite, callSite, InvalidOption, type KimiAgentError, raisedAt, TurnCancelled } from "./errors.js";
+import { atCaller, type CallSite, callSite, raisedAt } from "./call-site.js";
+import { type KimiAgentError } from "./error-base.js";
+import { InvalidOption, TurnCancelled } from "./errors.js";
+import { callNative } from "./native-errors.js";
 import { Handlers } from "./handlers.js";
 import { showAs } from "./inspect.js";
 import { unwatchInterrupts, watchInterrupts } from "./interrupts.js";

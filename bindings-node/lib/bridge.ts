@@ -1,7 +1,8 @@
 /** The bridge to the addon: waits for operations, delivers wake-ups and jobs, and keeps the process alive meanwhile. */
 
 import type { Bridge as NativeBridge, Delivery } from "./addon.js";
-import { callNative, type CallSite, callSite, type Entry, publicError, raisedAt } from "./errors.js";
+import { type CallSite, callSite, type Entry, raisedAt } from "./call-site.js";
+import { callNative, publicError } from "./native-errors.js";
 import { type Handlers, type HandlerCall, JobContext, type JobOutcome, ToolJobContext } from "./handlers.js";
 import { log } from "./log.js";
 import { loadNative, type NativeModule } from "./native.js";

@@ -1,7 +1,9 @@
 /** Cassettes: recordings of sessions as tests. The core decides whether a test records. */
 
 import { givenPath, knownOptions, show, wrongOption } from "./arguments.js";
-import { atCaller, callNative, type InvalidOption } from "./errors.js";
+import { atCaller } from "./call-site.js";
+import type { InvalidOption } from "./errors.js";
+import { callNative } from "./native-errors.js";
 import { loadNative } from "./native.js";
 import { player } from "./test-agents.js";
 

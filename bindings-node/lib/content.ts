@@ -1,7 +1,9 @@
 /** The content of prompts: text, content parts, images, files and other resources. */
 
 import { kindOf, reading, show, toJson, wrongOption } from "./arguments.js";
-import { atCaller, callNative, type InvalidOption } from "./errors.js";
+import { atCaller } from "./call-site.js";
+import type { InvalidOption } from "./errors.js";
+import { callNative } from "./native-errors.js";
 import { loadNative } from "./native.js";
 import { nodeUrl } from "./node.js";
 import { bytesOf, isPlain, isThenable, isUrl, remedyFor, textOf } from "./values.js";

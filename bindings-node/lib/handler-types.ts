@@ -1,7 +1,7 @@
 /** The handlers of a session: what they are called with, and what they may answer. */
 
 import { kindOf, reading, show, wrongOption } from "./arguments.js";
-import { atCaller } from "./errors.js";
+import { atCaller } from "./call-site.js";
 import type { WireVersion } from "./script.js";
 import { isPlain } from "./values.js";
 import type {

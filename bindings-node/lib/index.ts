@@ -8,37 +8,37 @@
 
 export { Agent, openAgent, type SessionInfo } from "./agent.js";
 export { Batch, type Job, JobResult, type JobSource, type JobStatus, type Progress, type Retry, runBatch } from "./batch.js";
+export { type ErrorCode, KimiAgentError, type RpcErrorCode } from "./error-base.js";
 export {
   AgentExited,
   type AnyKimiAgentError,
-  AuthExpired,
-  type AuthMethod,
   BudgetExceeded,
-  type ErrorCode,
   EventBufferFull,
   HandshakeError,
   InvalidOption,
   isKimiAgentError,
-  KimiAgentError,
-  LlmNotSet,
-  LlmNotSupported,
-  LlmServiceError,
   AnswerRefused,
   AnswerTruncated,
-  ContextTooLong,
   MaxStepsReached,
-  NoActiveTurn,
   OutputInvalid,
   ProtocolError,
-  RpcError,
-  type RpcErrorCode,
   SessionClosed,
   SpawnError,
   Timeout,
   TurnCancelled,
-  TurnInProgress,
   Unsupported,
 } from "./errors.js";
+export {
+  AuthExpired,
+  type AuthMethod,
+  LlmNotSet,
+  LlmNotSupported,
+  LlmServiceError,
+  ContextTooLong,
+  NoActiveTurn,
+  RpcError,
+  TurnInProgress,
+} from "./rpc-errors.js";
 export type { Budget, BudgetCounter, Price, Prices } from "./budget.js";
 export { file, image, resource, type ResourceContent, type UserInput } from "./content.js";
 export { Policy, type PolicyDecisionKind, type PolicyPreset, type PolicyRules, type PolicyVerdict } from "./policy.js";

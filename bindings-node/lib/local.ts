@@ -3,7 +3,7 @@
 import { resolve } from "node:path";
 
 import { knownOptions, show, wrongOption } from "./arguments.js";
-import { atCaller } from "./errors.js";
+import { atCaller } from "./call-site.js";
 import type { ReadFileHandler, TerminalHandler, WriteFileHandler } from "./handler-types.js";
 import type { JsonObject } from "./wire.js";
 

@@ -1,7 +1,7 @@
 /** The SDK's own log. Until the program sets a logger, its warnings and errors are warnings of the process. */
 
 import { show, wrongOption } from "./arguments.js";
-import { atCaller } from "./errors.js";
+import { atCaller } from "./call-site.js";
 import { errorText, isError, isThenable, propertyOf, textOf } from "./values.js";
 
 /** The severity of a log record. */

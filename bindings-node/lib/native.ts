@@ -1,6 +1,7 @@
 /** Finds the files of the installed package, and loads the addon. The addon's types are in addon.ts. */
 
-import { KimiAgentError, SpawnError } from "./errors.js";
+import { KimiAgentError } from "./error-base.js";
+import { SpawnError } from "./errors.js";
 import { ERRORS_PAGE } from "./errors-page.js";
 import { fs, nodeModule, path } from "./node.js";
 import { type Platform, platformFile, platformName, platformPackage, PLATFORMS } from "./platforms.js";

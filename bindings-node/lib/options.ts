@@ -4,7 +4,7 @@ import type { Callbacks } from "./addon.js";
 import { settingsOf } from "./local.js";
 import { objectJson, optionJson, patternText, reading, show, wrongOption } from "./arguments.js";
 import type { Progress } from "./batch.js";
-import { callNative } from "./errors.js";
+import { callNative } from "./native-errors.js";
 import {
   type ApprovalHandler,
   checkHook,

@@ -1,7 +1,8 @@
 /** Structured output: the value that a turn must return, its schema, and the check of its values. */
 
 import { kindOf, reading, show, wrongOption } from "./arguments.js";
-import { atCaller, type InvalidOption } from "./errors.js";
+import { atCaller } from "./call-site.js";
+import type { InvalidOption } from "./errors.js";
 import {
   explained,
   foreignSchema,

@@ -1,7 +1,7 @@
 /** The places in which agents run, for the option `place`. */
 
 import { knownOptions } from "./arguments.js";
-import { atCaller } from "./errors.js";
+import { atCaller } from "./call-site.js";
 
 /** The settings of `prefix()`. */
 export interface PrefixOptions {

@@ -1,7 +1,9 @@
 /** Rules that decide about tool calls. */
 
 import { givenPath, kindOf, optionJson, reading, show, wrongOption } from "./arguments.js";
-import { atCaller, callNative, type InvalidOption } from "./errors.js";
+import { atCaller } from "./call-site.js";
+import type { InvalidOption } from "./errors.js";
+import { callNative } from "./native-errors.js";
 import { loadNative } from "./native.js";
 import { isPlain } from "./values.js";
 import type { ToolCallInfo } from "./wire.js";

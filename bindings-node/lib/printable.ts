@@ -1,7 +1,7 @@
 /** Makes text of unknown origin safe to show in a terminal. */
 
 import { kindOf, wrongOption } from "./arguments.js";
-import { atCaller } from "./errors.js";
+import { atCaller } from "./call-site.js";
 import { loadNative } from "./native.js";
 
 /**

@@ -2,7 +2,8 @@
 
 import type { EventBatch } from "./addon.js";
 import type { Bridge } from "./bridge.js";
-import { callNative, type CallSite, callSite, type Entry } from "./errors.js";
+import { type CallSite, callSite, type Entry } from "./call-site.js";
+import { callNative } from "./native-errors.js";
 import type { TurnHandle } from "./failed-turn.js";
 import { servingJob } from "./handlers.js";
 import { revealEvent, setOrigin } from "./messages.js";

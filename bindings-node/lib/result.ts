@@ -1,6 +1,7 @@
 /** The outcome of a turn. */
 
-import { AnswerRefused, AnswerTruncated, type KimiAgentError, MaxStepsReached, TurnCancelled } from "./errors.js";
+import { type KimiAgentError } from "./error-base.js";
+import { AnswerRefused, AnswerTruncated, MaxStepsReached, TurnCancelled } from "./errors.js";
 import { type Usage, withTotal } from "./messages.js";
 import type { Content, Cost, HandlerFailed, JsonObject, Plan, TokenUsage, ToolCallInfo } from "./wire.js";
 

@@ -7,7 +7,9 @@ import { checkedOptions, knownOptions, objectJson, optionJson, refuseNew, show, 
 import { Bridge } from "./bridge.js";
 import type { Budget } from "./budget.js";
 import { contentJson, type UserInput } from "./content.js";
-import { atCaller, callNative, type Entry, type KimiAgentError, laterAtCaller } from "./errors.js";
+import { atCaller, type Entry, laterAtCaller } from "./call-site.js";
+import { type KimiAgentError } from "./error-base.js";
+import { callNative } from "./native-errors.js";
 import { FailedTurn } from "./failed-turn.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./handler-types.js";
 import { givenAnswerJson, Handlers } from "./handlers.js";

@@ -7,7 +7,9 @@
 
 import type { PrivateFolder } from "./addon.js";
 import { givenPath, show, toJson, wrongOption } from "./arguments.js";
-import { atCaller, callNative, type InvalidOption } from "./errors.js";
+import { atCaller } from "./call-site.js";
+import type { InvalidOption } from "./errors.js";
+import { callNative } from "./native-errors.js";
 import { loadNative } from "./native.js";
 import type { Script } from "./script.js";
 import { absolutePath, player, program } from "./test-agents.js";

@@ -1,7 +1,8 @@
 /** Tools of the program that the model can call. */
 
 import { kindOf, reading, show, wrongOption } from "./arguments.js";
-import { atCaller, type InvalidOption } from "./errors.js";
+import { atCaller } from "./call-site.js";
+import type { InvalidOption } from "./errors.js";
 import type { ToolContext } from "./handler-types.js";
 import {
   type AnyObject,

@@ -3,11 +3,11 @@ import { createRequire } from "node:module";
 import { test } from "node:test";
 import { inspect } from "node:util";
 
-import errors from "../dist/errors.js";
+import nativeErrors from "../dist/native-errors.js";
 import * as esm from "../dist/index.mjs";
 import { nativeError, thrownError } from "./fake-native.mjs";
 
-const { callNative, publicError } = errors;
+const { callNative, publicError } = nativeErrors;
 const { KimiAgentError, PromptResult } = esm;
 
 const ALL = [
