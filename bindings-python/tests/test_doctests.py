@@ -206,4 +206,4 @@ def test_examples_of_all_modules_are_found() -> None:
     # tools/check_docstrings.py says which items have an example.
     found = {test.name for name in MODULES for test in examples(name)}
     assert len(found) > 150
-    assert {"kimi_agent.Timeout", "kimi_agent._session.Turn.result", "kimi_agent.sync.Turn.result"} <= found
+    assert {"kimi_agent.Timeout", "kimi_agent._turn.Turn.result", "kimi_agent.sync.Turn.result"} <= found

@@ -22,7 +22,7 @@ kimi_agent._batch.Batch.__await__
 kimi_agent._batch.Batch.__iter__
 kimi_agent._opening.Opening.__enter__
 kimi_agent._opening.Opening.__exit__
-kimi_agent._session.Replay.__await__
+kimi_agent._turn.Replay.__await__
 kimi_agent._hints.CoroutinesOnly.__enter__
 kimi_agent._hints.CoroutinesOnly.__exit__
 kimi_agent._hints.CoroutinesOnly.__iter__

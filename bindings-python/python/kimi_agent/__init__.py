@@ -55,10 +55,11 @@ from ._local import Files, files, terminals
 from ._output import Output
 from ._printable import printable
 from ._process import in_this_process as _in_this_process
-from ._session import Replay, Session, SessionOpening, Turn, create_session, prompt
+from ._session import Session, SessionOpening, create_session, prompt
 from ._stream import EventIterator, Step, Steps, TextStream
 from ._tool import ExternalTool, ToolArgumentError
 from ._tool_context import ToolContext
+from ._turn import Replay, Turn
 from ._wire import (
     ApprovalRequest,
     ApprovalResponse,

@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from . import _agent, _batch, _native, _session, _stream
+from . import _agent, _batch, _native, _session, _stream, _turn
 from ._background import block, run, run_call
 from ._errors import KimiAgentError, TurnInProgress, from_native
 from ._handlers import serving_job
@@ -265,7 +265,7 @@ class Readable(_Blocking[Stream]):
         return EventIterator(self._inner)
 
 
-class Waiter(Readable[_session.Turn[T_co]], Generic[T_co]):
+class Waiter(Readable[_turn.Turn[T_co]], Generic[T_co]):
     """Methods of a turn alone."""
 
     __slots__ = ()
@@ -350,14 +350,12 @@ class Prompter(Owner[_session.Session[T_co]], Generic[T_co]):
         super().__init__(inner)
         self._latest: weakref.ref[Waiter[Any]] | None = None
 
-    def _prompt(
-        self, make: Callable[[_session.Turn[Any]], Turn], content: UserInput, options: Mapping[str, Any]
-    ) -> Turn:
+    def _prompt(self, make: Callable[[_turn.Turn[Any]], Turn], content: UserInput, options: Mapping[str, Any]) -> Turn:
         turn = make(self._begin(content, options))
         self._latest = weakref.ref(turn)
         return turn
 
-    def _begin(self, content: UserInput, options: Mapping[str, Any]) -> _session.Turn[Any]:
+    def _begin(self, content: UserInput, options: Mapping[str, Any]) -> _turn.Turn[Any]:
         prompt = partial(self._inner.prompt, **options)
         try:
             return run_call(prompt, content)
