@@ -1,0 +1,111 @@
+//! The content and the raw output of a call, and the result that is made of them.
+
+use std::hash::BuildHasher as _;
+
+use agent_client_protocol_schema::v1::ToolCallContent;
+use serde_json::{Value, json};
+
+use super::arguments::hash_of;
+use super::late::ReportedEnd;
+use super::{Call, UNFINISHED};
+use crate::dialect::acp::{content, meta};
+use crate::messages::{DisplayBlock, Event, ToolResult, ToolReturnValue};
+
+impl Call {
+    pub(super) fn keep_content(&mut self, content: Vec<ToolCallContent>) {
+        self.content_size = content.iter().map(content::size).sum();
+        self.content = content;
+    }
+
+    /// Takes the changes of files from the newest content, and returns the rest.
+    pub(super) fn take_content(&mut self, content: Vec<ToolCallContent>) -> Vec<ToolCallContent> {
+        let mut others = Vec::new();
+        for item in content {
+            let diff = match item {
+                ToolCallContent::Diff(diff) => diff,
+                ToolCallContent::Content(_) => {
+                    others.push(item);
+                    continue;
+                }
+                _ => continue,
+            };
+            if self.displayed.insert(self.displayed.hasher().hash_one((&diff.path, &diff.old_text, &diff.new_text))) {
+                let block = content::change(diff);
+                self.display_size +=
+                    size_of::<DisplayBlock>() + block.path.len() + block.old_text.len() + block.new_text.len();
+                self.display.push(DisplayBlock::Diff(block));
+            }
+        }
+        others
+    }
+}
+
+impl Call {
+    /// Ends the call, and returns its result.
+    pub(super) fn end(&mut self, failed: bool, raw_output: Option<Value>) -> ToolResult {
+        let call = self;
+        call.ended = true;
+        let mut extras = std::mem::take(&mut call.about);
+        if let Some(title) = call.title.take() {
+            extras.insert("title".to_owned(), json!(title));
+        }
+        let content = std::mem::take(&mut call.content);
+        let meta = call.meta.take();
+        let shown = call.raw_output.take();
+        let raw_output = if shown.is_some() && !raw_output.as_ref().is_some_and(has_text) { shown } else { raw_output };
+        let output = content::output(raw_output, content);
+        call.reported_end = ReportedEnd::new(failed, &output);
+        let mut result = ToolResult {
+            tool_call_id: call.id.clone(),
+            return_value: ToolReturnValue {
+                is_error: failed,
+                output,
+                message: String::new(),
+                display: std::mem::take(&mut call.display),
+                extras: (!extras.is_empty()).then_some(extras),
+                extra: Default::default(),
+            },
+            extra: Default::default(),
+            tool_call: Default::default(),
+        };
+        (call.about_size, call.content_size, call.raw_size, call.display_size) = (0, 0, 0, 0);
+        call.ended_with = hash_of(&std::mem::take(&mut call.arguments));
+        meta::put(&mut result.extra, meta);
+        result
+    }
+
+    /// Returns the result of a call that has not ended with its turn. `None` if it has shown no output.
+    pub(super) fn end_unfinished(&mut self, is_failure: bool) -> Option<(Event, usize)> {
+        if self.ended || (self.content.is_empty() && self.raw_output.is_none()) {
+            return None;
+        }
+        let size = self.size();
+        let mut result = self.end(is_failure, None);
+        self.is_unfinished = true;
+        result.return_value.message = UNFINISHED.to_owned();
+        result.extra.insert("synthesized", json!(true));
+        Some((result.into(), size))
+    }
+}
+
+/// Returns whether a raw output has a text that is output. A status or the command itself is not.
+pub(super) fn has_text(raw: &Value) -> bool {
+    const OUTPUT: [&str; 10] = [
+        "output",
+        "stdout",
+        "stderr",
+        "text",
+        "content",
+        "result",
+        "aggregated_output",
+        "aggregatedOutput",
+        "formatted_output",
+        "formattedOutput",
+    ];
+    match raw {
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => items.iter().any(has_text),
+        Value::Object(members) => OUTPUT.iter().any(|name| members.get(*name).is_some_and(has_text)),
+        _ => false,
+    }
+}
