@@ -16,9 +16,12 @@ mod login;
 mod meta;
 mod one_off;
 mod opening;
+mod params;
 mod permission;
 mod plan;
 mod program;
+mod requests;
+mod responses;
 mod services;
 mod steering;
 mod stored;
@@ -36,7 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_client_protocol_schema::v1 as acp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::json;
 
 use super::pending::PendingCalls;
@@ -45,19 +48,17 @@ use super::{
     TerminalAnswer, unknown,
 };
 use crate::error::{Error, Result, RpcError, RpcErrorKind, local_error};
-use crate::json::object;
 use crate::jsonrpc::{self, Message, RpcFailure};
 use crate::messages::{Event, Json, ServerInfo, StepBegin};
-use crate::service::says_cancelled;
 use crate::telemetry::TraceContext;
-use config::{Config, Setting};
-use form::Form;
+use config::Config;
 pub use listing::Listing;
 pub use login::{AuthMethod, Login, LoginWay, login_question, login_ways};
 use opening::{Offers, Stage, UNAUTHORISED};
-use permission::Permission;
+pub use params::{SessionParams, SystemPrompt};
 use program::Program;
-use steering::Steer;
+use requests::{Asks, OpenRequest, request_id};
+use responses::Asked;
 pub use stored::{StoredCall, StoredChange};
 use subagents::Children;
 use tools::Tools;
@@ -65,84 +66,6 @@ use tools::Tools;
 /// The code of a cancelled request in ACP.
 const CANCELLED: i64 = -32800;
 const METHOD_NOT_FOUND: i64 = -32601;
-
-/// The parameters of the session, which ACP sends after the handshake. `Debug` leaves out the servers, because their
-/// headers and variables may be secrets.
-#[derive(Clone, Default)]
-pub struct SessionParams {
-    /// An absolute path.
-    pub work_dir: PathBuf,
-    /// The session to continue. `None`: a new session, whose id the agent makes.
-    pub session_id: Option<String>,
-    /// The session that is forked.
-    pub fork_of: Option<String>,
-    /// The option `model`.
-    pub model: Option<String>,
-    /// The option `thinking`.
-    pub thinking: Option<bool>,
-    /// The MCP servers of the session.
-    pub mcp_servers: Vec<acp::McpServer>,
-    /// Further roots of the session, as absolute paths.
-    pub additional_directories: Vec<PathBuf>,
-    /// The text for the system prompt of the agent.
-    pub system_prompt: Option<SystemPrompt>,
-    /// Members of `_meta` of the request that opens the session.
-    pub meta: Option<acp::Meta>,
-    /// How the session logs in, if the agent asks for it.
-    pub login: Login,
-}
-
-/// A text for the system prompt of an agent. Text becomes one that follows the agent's own system prompt.
-///
-/// # Examples
-/// ```
-/// # use kimi_agent_protocol as kimi_agent;
-/// use kimi_agent::SystemPrompt;
-/// assert!(!SystemPrompt::from("Answer in one sentence.").overrides);
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SystemPrompt {
-    /// The text.
-    pub content: String,
-    /// Whether the text replaces the agent's own system prompt, instead of following it.
-    pub overrides: bool,
-}
-
-impl SystemPrompt {
-    /// Makes a text that replaces the agent's own system prompt.
-    ///
-    /// # Examples
-    /// ```
-    /// # use kimi_agent_protocol as kimi_agent;
-    /// use kimi_agent::SystemPrompt;
-    /// assert!(SystemPrompt::overriding("You are a parser.").overrides);
-    /// ```
-    pub fn overriding(content: impl Into<String>) -> Self {
-        Self { content: content.into(), overrides: true }
-    }
-}
-
-impl From<&str> for SystemPrompt {
-    fn from(content: &str) -> Self {
-        Self { content: content.to_owned(), overrides: false }
-    }
-}
-
-impl From<String> for SystemPrompt {
-    fn from(content: String) -> Self {
-        Self { content, overrides: false }
-    }
-}
-
-impl std::fmt::Debug for SessionParams {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SessionParams")
-            .field("work_dir", &self.work_dir)
-            .field("session_id", &self.session_id)
-            .finish_non_exhaustive()
-    }
-}
 
 /// The Agent Client Protocol, as one session of an agent speaks it.
 #[derive(Debug)]
@@ -195,80 +118,6 @@ pub struct Acp {
     cancelling: Option<String>,
     /// Whether another program has opened the session, and speaks with the agent.
     is_observed: bool,
-}
-
-/// A call to the agent, with the connection's id and ours.
-#[derive(Debug)]
-struct Asked {
-    /// The id of the call in the connection.
-    id: String,
-    prompt: bool,
-    /// The option that the call sets.
-    sets: Option<Setting>,
-    /// The steer that the call is.
-    steers: Option<Steer>,
-}
-
-impl Asked {
-    /// A call that is neither a prompt nor one with an effect here.
-    fn of(id: &str) -> Self {
-        Self { id: id.to_owned(), prompt: false, sets: None, steers: None }
-    }
-}
-
-/// An open request of the agent.
-#[derive(Debug)]
-struct OpenRequest {
-    order: u64,
-    /// Whether it was sent during the turn, and so ends with it. Requests of background agents do not.
-    of_turn: bool,
-    asks: Asks,
-}
-
-#[derive(Debug)]
-enum Asks {
-    Permission(Permission),
-    Form(Form),
-    /// A number of lines of a file, after a number of skipped lines.
-    ReadFile {
-        path: String,
-        line: u32,
-        limit: Option<u32>,
-    },
-    WriteFile,
-}
-
-impl OpenRequest {
-    /// Returns the bytes of the answer.
-    fn answer(&self, rpc_id: &str, answer: &Answer) -> Vec<u8> {
-        let outcome = match (&self.asks, answer) {
-            (Asks::ReadFile { .. }, Answer::ReadFile(text)) => {
-                return services::file_read(rpc_id, &self.asks, text.as_deref());
-            }
-            (Asks::WriteFile, Answer::WriteFile) => json!({}),
-            (Asks::Permission(permission), answer) => json!(permission.outcome(answer)),
-            (Asks::Form(form), Answer::Question(Some(answers))) => form.answer(answers),
-            _ => return self.cancelled(rpc_id),
-        };
-        jsonrpc::answer(rpc_id, &outcome)
-    }
-
-    /// Returns the bytes of the answer if the turn was cancelled before the answer.
-    fn cancelled(&self, rpc_id: &str) -> Vec<u8> {
-        match self.asks {
-            Asks::Permission(_) => jsonrpc::answer(rpc_id, &json!(permission::cancelled())),
-            Asks::Form(_) => jsonrpc::answer(rpc_id, &form::cancelled()),
-            Asks::ReadFile { .. } | Asks::WriteFile => {
-                let message = "the turn was cancelled".to_owned();
-                jsonrpc::refusal(rpc_id, &RpcFailure { code: CANCELLED, message, data: None })
-            }
-        }
-    }
-}
-
-/// Returns a request's id for programs.
-fn request_id(rpc_id: &str) -> String {
-    rpc_id.trim_matches('"').to_owned()
 }
 
 impl Acp {
@@ -364,50 +213,6 @@ impl Acp {
         Ok(bytes)
     }
 
-    fn read_response(&mut self, id: Option<&str>, outcome: std::result::Result<Json, RpcFailure>) -> Incoming {
-        let Some(id) = id else { return Incoming::Response { id: None, outcome } };
-        let Some(mut asked) = self.calls.take(id) else {
-            // Without the original id, which may equal an id of the connection's calls.
-            return Incoming::InvalidLine("an answer to no call".to_owned());
-        };
-        if let Some(steer) = asked.steers.take() {
-            return self.steered(asked.id, steer, outcome);
-        }
-        if !asked.prompt {
-            let mut all = Vec::new();
-            if let (Some(setting), Ok(answer)) = (&asked.sets, &outcome) {
-                self.option_set(setting, answer, &mut all);
-            }
-            all.push(Incoming::Response { id: Some(asked.id), outcome });
-            return Incoming::batch(all);
-        }
-        let mut usage = Vec::new();
-        if let Ok(answer) = &outcome {
-            self.usage_of_answer(answer, &mut usage);
-        }
-        let is_cancelled = self.cancelling.is_some();
-        let outcome = match outcome {
-            Ok(answer) if !is_cancelled => match self.reported_failure().or_else(|| failure::of_answer(&answer)) {
-                Some(failure) => failure::cut_answer(&failure).ok_or(failure),
-                None => Ok(stopped(&answer, false)),
-            },
-            Ok(answer) => Ok(stopped(&answer, is_cancelled)),
-            Err(failure) if is_cancelled && is_cancel(&failure) => Ok(Json::from(json!({"status": "cancelled"}))),
-            Err(failure) => failure::cut_answer(&failure).ok_or(failure),
-        };
-        let mut all = Vec::new();
-        if outcome.is_ok() && self.cancelling.is_none() {
-            self.begin_step(&mut all);
-        }
-        all.append(&mut usage);
-        self.end_turn();
-        if let Some(cancel) = self.cancelling.take() {
-            all.push(Incoming::Response { id: Some(cancel), outcome: Ok(Json::from(json!({}))) });
-        }
-        all.push(Incoming::Response { id: Some(asked.id), outcome });
-        Incoming::batch(all)
-    }
-
     fn begin_turn(&mut self) {
         self.prompting = true;
         self.turns += 1;
@@ -442,51 +247,6 @@ impl Acp {
         // Before the agent has sent its id, no other session exists.
         self.session.as_ref().is_none_or(|ours| &*ours.0 == session)
     }
-}
-
-/// Returns how a turn ended, as a canonical status, with the agent's own word. A word of no known meaning becomes the
-/// status, which the connection reports.
-fn stopped(answer: &Json, is_cancelled: bool) -> Json {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Stopped {
-        stop_reason: Option<String>,
-    }
-    let read =
-        if answer.get() == "null" { Ok(None) } else { object(answer.get()).map(|read: Stopped| read.stop_reason) };
-    let stop_reason = match read {
-        Ok(Some(stop_reason)) => stop_reason,
-        Ok(None) => {
-            tracing::warn!("the agent ended the turn without a reason");
-            return Json::from(
-                json!({"status": if is_cancelled { "cancelled" } else { "finished" }, "stop_reason": ""}),
-            );
-        }
-        Err(_) => return answer.clone(),
-    };
-    let word = failure::in_snake_case(&stop_reason);
-    let status = match &*word {
-        // Some agents end a turn that they have stopped as if it were complete.
-        "end_turn" if is_cancelled => "cancelled",
-        "end_turn" => "finished",
-        "max_tokens" => "truncated",
-        "max_turn_requests" => "max_steps_reached",
-        "refusal" => "refused",
-        _ if is_cancelled => "cancelled",
-        // Words of other agents and of models' services.
-        "length" | "max_output_tokens" | "model_context_window_exceeded" => "truncated",
-        "max_turns" | "max_steps" => "max_steps_reached",
-        "content_filter" | "content_filtered" | "refused" => "refused",
-        "aborted" | "canceled" | "cancelled" | "interrupted" => "cancelled",
-        _ => &*stop_reason,
-    };
-    Json::from(json!({"status": status, "stop_reason": stop_reason}))
-}
-
-/// Returns whether a failure only says that the turn was cancelled.
-fn is_cancel(failure: &RpcFailure) -> bool {
-    let data = failure.data.as_ref().map(|data| data.to_value());
-    failure.code == CANCELLED || says_cancelled(&failure.message, data.as_ref())
 }
 
 /// The metadata of a prompt with the trace that it belongs to, in the fields that ACP reserves for it.
