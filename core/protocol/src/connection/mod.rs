@@ -19,6 +19,7 @@
 mod budget;
 mod calls;
 mod cost;
+mod events;
 mod granted;
 mod halves;
 mod held;
@@ -37,6 +38,7 @@ mod status;
 mod telemetry;
 mod terminals;
 mod text_run;
+mod timers;
 mod tool_calls;
 mod turn;
 mod warnings;
@@ -47,24 +49,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use calls::PendingCall;
-use invalid_lines::Report;
 pub use output::{OutputTool, TurnOutput};
 pub use policy::{POLICY_HOOK, ToolRules, strictness};
 pub use requests::{AnswerSource, AnswerSources, ManualAnswer, RequestKey, RequestRef};
 pub use result::{PromptResult, TurnStatus};
 pub use status::StatusChange;
 pub use text_run::TextRun;
+use tool_calls::ToolCalls;
 pub use tool_calls::{HandlerFailure, RejectedApproval, RejectedBy, ToolCallRecord};
-use tool_calls::{Present, ToolCalls};
 use turn::{ActiveTurn, QueuedPrompt};
 pub use turn::{StepTag, TurnKey, TurnLimits};
 
 use crate::dialect::{Call, ConfigOption, Dialect, Handshake, Incoming};
 use crate::error::{Error, Result};
 use crate::jsonrpc::{self, Message};
-use crate::messages::{
-    Event, HandlerFailed, HandlerKind, Json, SlashCommand, StatusUpdate, TokenUsage, ToolReturnValue, UnknownEvent,
-};
+use crate::messages::{Event, Json, SlashCommand, StatusUpdate, TokenUsage, ToolReturnValue};
 use crate::printable::printable_line;
 use crate::recording::{Recorder, Side};
 use crate::repeats::Repeats;
@@ -257,9 +256,6 @@ pub struct Connection {
 
 /// The kinds of warnings, with the names that they are about.
 type Warned = BTreeSet<(String, Option<String>)>;
-
-/// The text that Kimi Code's server prints when it is ready.
-const SERVER_BANNER: &str = "Kimi server ready";
 
 /// The number of bytes of an invalid line that errors and logs show.
 const SHOWN: usize = 400;
@@ -461,209 +457,6 @@ impl Connection {
         printable_line(&self.sources.secrets.shown(text.as_bytes(), SHOWN)).into_owned()
     }
 
-    fn handle_incoming(&mut self, incoming: Incoming, line: &[u8], now: Instant) {
-        match incoming {
-            Incoming::Event(event) => self.handle_event(event, line, now),
-            Incoming::OutOfTurn(mut event) => {
-                let details = |id: &str| self.dialect.call_details(id);
-                let mut present = Present { details: &details, record: None, begun: None, now };
-                let added = self.tool_calls.take_in(&mut event, &mut present);
-                self.observe_session(&event);
-                if let Event::ApprovalResponse(response) = &*event {
-                    self.resolved(response);
-                }
-                let size = line.len() + added;
-                self.outputs.push_back(Output::Event { scope: Scope::Outside, event, size });
-            }
-            Incoming::ConfigOptions(options) => {
-                self.note_model(&options);
-                self.outputs.push_back(Output::ConfigChanged(options));
-            }
-            Incoming::Commands(commands) => self.outputs.push_back(Output::CommandsChanged(commands)),
-            Incoming::Batch(all) => {
-                for incoming in all {
-                    self.handle_incoming(incoming, line, now);
-                }
-            }
-            Incoming::Request { rpc_id, request } => self.request(rpc_id, *request, line.len(), now),
-            Incoming::OwnToolRequest { rpc_id, request } => self.own_tool_request(rpc_id, *request, line.len(), now),
-            Incoming::Answered(bytes) => self.transmit(bytes),
-            Incoming::Cancelled { rpc_id } => self.request_cancelled(&rpc_id),
-            Incoming::Terminal { rpc_id, terminal, call } => self.terminal_call(&rpc_id, &terminal, call),
-            Incoming::UnknownMethod { rpc_id, method, .. } if self.is_echo(&rpc_id, &method) => {
-                self.handle_echo(&method)
-            }
-            Incoming::UnknownMethod { rpc_id, method, params } => {
-                if let Some(count) = self.repeats.count("method") {
-                    let method = self.shown(&method);
-                    tracing::warn!(method, count, "the agent calls a method that is not known; it is refused");
-                }
-                let reason = format!("method not found: {method}");
-                let refusal = self.dialect.refuse(&rpc_id, requests::METHOD_NOT_FOUND, &reason);
-                self.transmit(refusal);
-                let event = UnknownEvent { kind: method, payload: params, error: None, extra: Default::default() };
-                self.emit(Event::Unknown(event), line.len());
-            }
-            Incoming::Response { id: Some(id), outcome } => self.response(&id, outcome, now),
-            Incoming::Response { id: None, outcome } => self.unassigned(outcome, now),
-            Incoming::Fatal(error) => {
-                self.outputs.push_back(Output::FatalError(error.clone()));
-                self.close(&error);
-            }
-            Incoming::InvalidLine(reason) => {
-                let shown = self.sources.secrets.shown(line, SHOWN);
-                let reason = self.sources.secrets.shown(reason.as_bytes(), SHOWN);
-                if matches!(self.phase, Phase::Opening(_)) && shown.contains(SERVER_BANNER) {
-                    return self.handle_server_banner();
-                }
-                let (reason, line) = (printable_line(&reason), printable_line(&shown));
-                match self.invalid_lines.get_or_insert_default().count(now) {
-                    Report::Line => tracing::warn!(%reason, %line, "invalid line dropped"),
-                    Report::Summary(others) => {
-                        tracing::warn!(others, %reason, %line, "invalid lines dropped; the last is shown");
-                    }
-                    Report::Nothing => {}
-                }
-                if let Phase::Opening(opening) = &mut self.phase
-                    && opening.invalid_lines.len() < 3
-                {
-                    opening.invalid_lines.push(shown);
-                }
-            }
-        }
-    }
-
-    fn handle_event(&mut self, event: Box<Event>, line: &[u8], now: Instant) {
-        let Some(mut event) = self.join_halves(event, line) else { return };
-        let added = self.add_tool_call(&mut event, now);
-        let size = line.len() + added;
-        let Some(event) = self.join_prompts(event, size) else { return };
-        self.process_event(&event);
-        let plan = plan::shown_in(&event);
-        self.push_event(event, size);
-        if let Some((plan, size)) = plan {
-            self.process_event(&plan);
-            self.emit(plan, size);
-        }
-    }
-
-    /// Adds to an event the tool call that it is about. Returns by how many bytes the event has grown.
-    fn add_tool_call(&mut self, event: &mut Event, now: Instant) -> usize {
-        let dialect = &self.dialect;
-        let turn = self.turn.as_deref_mut().filter(|_| self.replay.is_none());
-        let (record, begun) = turn.map(|turn| (&mut turn.record, &mut turn.spent.tool_calls)).unzip();
-        self.tool_calls.take_in(event, &mut Present { details: &|id| dialect.call_details(id), record, begun, now })
-    }
-
-    fn scope(&self) -> Scope {
-        self.replay.as_ref().map_or_else(|| self.live_scope(), |replay| Scope::Replay(replay.call))
-    }
-
-    /// Returns the scope of events that are not part of a replay.
-    fn live_scope(&self) -> Scope {
-        self.turn.as_ref().map_or(Scope::Outside, |turn| Scope::Turn(turn.key, turn.step))
-    }
-
-    fn emit(&mut self, event: Event, size: usize) {
-        self.push_event(Box::new(event), size);
-    }
-
-    fn push_event(&mut self, event: Box<Event>, size: usize) {
-        let scope = self.scope();
-        self.outputs.push_back(Output::Event { scope, event, size });
-    }
-
-    fn process_event(&mut self, event: &Event) {
-        match event {
-            Event::Unknown(UnknownEvent { kind, error: Some(error), .. }) => {
-                if let Some(count) = self.repeats.count("event") {
-                    let (kind, error) = (self.shown(kind), self.shown(error));
-                    tracing::warn!(kind, error, count, "an event's payload can't be read; it is delivered as it came");
-                }
-            }
-            Event::Unknown(UnknownEvent { kind, .. }) => tracing::debug!(kind, "unknown event delivered"),
-            _ => {}
-        }
-        match &mut self.replay {
-            Some(replay) => replay.event(event),
-            None => self.observe(event),
-        }
-        if let Event::ApprovalResponse(response) = event {
-            self.resolved(response);
-        }
-    }
-
-    /// Updates the session's state from an event, also if no program reads the event.
-    fn observe(&mut self, event: &Event) {
-        if let Some(turn) = &mut self.turn {
-            turn.observe(event);
-            turn::for_each_usage(event, &mut |usage| turn.spent.usage += usage);
-        }
-        self.observe_session(event);
-    }
-
-    /// Delivers a `HandlerFailed` event.
-    fn report_failure(
-        &mut self,
-        handler: HandlerKind,
-        name: Option<String>,
-        request_id: Option<String>,
-        message: String,
-    ) {
-        let size = message.len();
-        let event = HandlerFailed { handler, name, request_id, message, extra: Default::default() };
-        let scope = self.live_scope();
-        self.outputs.push_back(Output::Event { scope, event: Box::new(event.into()), size });
-    }
-
-    /// Reports that a handler without an answer (`on_event`) failed. `reported` is the message with the class of the exception.
-    pub fn observer_failed(&mut self, handler: HandlerKind, message: &str, reported: String) {
-        self.log_failure(&handler, None, warnings::logged_failure(message, &reported));
-        if let Some(turn) = &mut self.turn {
-            turn.record.failed(handler.clone(), None, &reported);
-        }
-        // Outside a turn the event would go to the handler that failed.
-        if self.turn.is_some() {
-            self.report_failure(handler, None, None, reported);
-        }
-    }
-
-    /// Sets whether the agent's lines are read at the moment. While they are not, the agent does not count as idle.
-    pub fn set_reading(&mut self, is_reading: bool, now: Instant) {
-        if is_reading && !self.is_reading {
-            self.note_activity(now);
-        }
-        self.is_reading = is_reading;
-    }
-
-    /// Returns whether the agent's next line can begin work on what came before it: a decision of the policy, which looks at files,
-    /// the search of a value in the whole answer, or the answer with a large output of a terminal.
-    pub fn may_decide(&self) -> bool {
-        self.sources.rules.is_some()
-            || self.terminals.has_large_output()
-            || self.turn.as_ref().is_some_and(|turn| turn.output.is_some())
-    }
-
-    /// Returns whether the agent's lines are read at the moment.
-    pub fn is_reading(&self) -> bool {
-        self.is_reading
-    }
-
-    /// Returns whether the agent cannot continue before the program or the SDK acts.
-    fn agent_waits(&self) -> bool {
-        self.requests.is_waiting() || self.terminals.is_awaited() || self.is_checking_answer() || !self.is_reading
-    }
-
-    /// Restarts the idle timeouts.
-    fn note_activity(&mut self, now: Instant) {
-        if let Some(turn) = &mut self.turn {
-            turn.last_activity = now;
-        }
-        if let Some(replay) = &mut self.replay {
-            replay.last_activity = now;
-        }
-    }
-
     /// Returns the turn that is being cancelled.
     pub fn cancelling(&self) -> Option<TurnKey> {
         self.turn.as_ref().filter(|turn| turn.cancel.is_some()).map(|turn| turn.key)
@@ -672,61 +465,6 @@ impl Connection {
     /// Returns whether the connection is closed.
     pub fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed(_))
-    }
-
-    /// Returns the time of the next call of [`Connection::handle_timeout`].
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        let opening = match &self.phase {
-            Phase::Opening(opening) => Some(opening.deadline),
-            _ => None,
-        };
-        let turn = self.turn.as_ref().and_then(|turn| turn.next_deadline(&self.timing, self.agent_waits()));
-        let calls = self.calls.values().filter_map(|pending| pending.deadline);
-        let unanswered = self.requests.next_report();
-        opening.into_iter().chain(turn).chain(self.replay_deadline()).chain(calls).chain(unanswered).min()
-    }
-
-    /// A replay has no other deadline: its length depends on the session and on the reader.
-    fn replay_deadline(&self) -> Option<Instant> {
-        self.replay.as_ref().filter(|_| self.is_reading).map(|replay| replay.last_activity + self.timing.answer)
-    }
-
-    /// Ends the calls, turns and replays whose deadline was exceeded.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        if let Phase::Opening(opening) = &self.phase
-            && now >= opening.deadline
-        {
-            let printed = opening.printed();
-            return self.handshake_timed_out(&printed);
-        }
-        let limit = self.timing.answer;
-        if self.replay_deadline().is_some_and(|deadline| now >= deadline) {
-            let error = Error::Timeout(format!(
-                "the agent sent nothing of the replay for {limit:?}, and the session is closed; open another one with \
-                 the same `session_id`, and raise `handshake_timeout`, which limits this call, too"
-            ).into());
-            // A late event of the replay would look like a live event.
-            self.outputs.push_back(Output::FatalError(error.clone()));
-            return self.close(&error);
-        }
-        let late = |pending: &PendingCall| pending.deadline.is_some_and(|deadline| now >= deadline);
-        let mut given_up: Vec<_> = self.calls.extract_if(|_, pending| late(pending)).collect();
-        given_up.sort_by_key(|(_, pending)| pending.key);
-        for (id, PendingCall { key, call, .. }) in given_up {
-            let notification = self.dialect.give_up(&id);
-            if !notification.is_empty() {
-                self.transmit(notification);
-            }
-            let name = call.name();
-            let message = format!(
-                "the agent did not answer `{name}` within {limit:?}; the session can still be used: call again, or \
-                 raise `handshake_timeout`, which limits this call, too"
-            );
-            self.outputs.push_back(Output::CallEnded { call: key, outcome: Err(Error::Timeout(message.into())) });
-        }
-        self.log_unanswered(now);
-        self.log_quiet(now);
-        self.turn_deadline(now);
     }
 
     /// Closes the connection: every pending call, turn and request fails with this reason at once.

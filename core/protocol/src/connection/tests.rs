@@ -24,9 +24,9 @@ mod warnings;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::dialect::InitializeParams;
-use crate::dialect::{Wire, WireVersion};
+use crate::dialect::{InitializeParams, Wire, WireVersion};
 use crate::error::AgentExit;
+use crate::messages::HandlerKind;
 
 const SECOND: Duration = Duration::from_secs(1);
 
