@@ -4,34 +4,28 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
+pub(super) use self::cancel::Cancelling;
 use super::output::{ActiveOutput, TurnOutput};
-use super::result::{PromptResult, TurnStatus};
+use super::result::TurnStatus;
 use super::tool_calls::{Record, is_unfinished};
-use super::{Connection, Output, Phase, SHOWN, Timing};
+use super::{Connection, Output, Phase, SHOWN};
 use crate::budget::{Budget, Spent};
 use crate::dialect::Call;
 use crate::dialect::shape::Shapes;
-use crate::error::local_error;
-use crate::error::{Error, Result, RpcErrorKind};
+use crate::error::{Error, Result, RpcErrorKind, local_error};
 use crate::json::object;
-use crate::messages::{
-    Content, ContentPart, Event, Json, MESSAGE_BREAK, Messages, Plan, TokenUsage, TurnBegin, TurnEnd,
-};
-use crate::recording::{CallKind, Entry, RecordsEntry};
+use crate::messages::{Content, ContentPart, Event, Json, MESSAGE_BREAK, Messages, Plan, TokenUsage, TurnBegin};
+use crate::recording::{Entry, RecordsEntry};
 use crate::turn_records::TurnReport;
+
+mod cancel;
+mod deadlines;
+mod ending;
 
 /// The limit of a step's text in a result, in bytes. No model writes as much in a step.
 const MAX_TEXT: usize = 4 << 20;
 /// The limit with structured output, whose value can be in the text.
 const MAX_OUTPUT_TEXT: usize = 64 << 20;
-
-/// While the session closes: how long the end of a turn may take after the agent has confirmed its cancel. Real agents
-/// need milliseconds, or never report the end.
-const CONFIRMED: Duration = Duration::from_secs(1);
-
-/// How long the answer to the prompt may take after the agent has reported the turn's end. Real agents need
-/// milliseconds.
-const ENDING: Duration = Duration::from_secs(5);
 
 /// The key of one of the session's turns.
 pub type TurnKey = u64;
@@ -54,27 +48,6 @@ pub struct StepTag {
     pub index: u32,
     /// The agent's number.
     pub n: i64,
-}
-
-/// A turn that is being cancelled.
-#[derive(Debug)]
-pub(super) struct Cancelling {
-    since: Instant,
-    deadline: Instant,
-    /// The agent's error, if it has answered the cancel with one.
-    refused: Option<Error>,
-    /// The cancel's own call. A late answer to an earlier cancel does not concern this turn.
-    call: Option<u64>,
-    /// The agent has confirmed the cancel, but may not have answered the prompt.
-    acknowledged: bool,
-    /// The turn's outcome if a deadline or a budget, and not the program, ended the turn.
-    failure: Option<Error>,
-}
-
-impl Cancelling {
-    pub(super) fn failure(&self) -> Option<&Error> {
-        self.failure.as_ref()
-    }
 }
 
 /// The agent's answer to the prompt.
@@ -216,34 +189,9 @@ impl ActiveTurn {
         text
     }
 
-    pub(super) fn next_deadline(&self, timing: &Timing, agent_waits: bool) -> Option<Instant> {
-        if let Some(answered) = &self.answered {
-            return Some(answered.deadline);
-        }
-        let ending = self.ending_deadline();
-        if let Some(cancel) = &self.cancel {
-            return Some(ending.map_or(cancel.deadline, |ending| ending.min(cancel.deadline)));
-        }
-        let turn = self.limits.turn.or(timing.turn).map(|limit| self.began + limit);
-        // An agent that waits for the program is not idle.
-        let idle = self.limits.idle.or(timing.idle).filter(|_| !agent_waits).map(|limit| self.last_activity + limit);
-        let quiet = self.quiet_deadline(timing, agent_waits);
-        turn.into_iter().chain(idle).chain(quiet).chain(ending).chain(self.budget_deadline).min()
-    }
-
-    /// Returns when the log says that the agent has been quiet.
-    pub(super) fn quiet_deadline(&self, timing: &Timing, agent_waits: bool) -> Option<Instant> {
-        let is_due = !agent_waits && !self.is_quiet_logged && self.is_open();
-        timing.quiet.filter(|_| is_due).map(|limit| self.last_activity + limit)
-    }
-
     /// Whether it is neither cancelled nor answered.
     pub(super) fn is_open(&self) -> bool {
         self.cancel.is_none() && self.answered.is_none()
-    }
-
-    fn ending_deadline(&self) -> Option<Instant> {
-        self.ending.map(|since| since + ENDING)
     }
 }
 
@@ -358,77 +306,6 @@ impl Connection {
         }
     }
 
-    /// Cancels a turn. It ends by the agent's answer, or by a deadline.
-    pub fn cancel(&mut self, key: TurnKey, now: Instant) {
-        self.record_call(CallKind::Cancel, Some(key), Vec::new);
-        self.cancel_with(key, None, now);
-    }
-
-    pub(super) fn cancel_with(&mut self, key: TurnKey, failure: Option<Error>, now: Instant) {
-        if self.queued.as_ref().is_some_and(|queued| queued.key == key) {
-            self.queued = None;
-            let result = PromptResult::empty(TurnStatus::Cancelled);
-            self.outputs
-                .push_back(Output::TurnEnded { turn: key, outcome: failure.map_or_else(|| Ok(Box::new(result)), Err) });
-            return;
-        }
-        if self.turn.as_ref().is_some_and(|turn| turn.key == key && turn.answered.is_some()) {
-            // The agent has ended the turn, so nothing is left to cancel.
-            if let Some(turn) = &mut self.turn {
-                turn.is_left = true;
-            }
-            return self.handle_records(key, None, now);
-        }
-        if self.turn.as_ref().is_some_and(|turn| turn.key == key) && self.is_checking_answer() {
-            return self.end_checked_turn(failure, now);
-        }
-        match &mut self.turn {
-            Some(turn) if turn.key == key && turn.cancel.is_none() => {
-                let deadline = now + self.timing.cancel;
-                turn.cancel =
-                    Some(Cancelling { since: now, deadline, refused: None, call: None, acknowledged: false, failure });
-            }
-            _ => return,
-        }
-        // The agent resolves its own requests.
-        self.withdraw_of_turn();
-        let sent = self.prepare(Call::Cancel).map(|call| self.send(call));
-        let cancel = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut());
-        match (sent, cancel) {
-            (Ok(call), Some(cancel)) => cancel.call = Some(call),
-            (Err(error), _) => tracing::warn!(%error, "the cancel could not be sent"),
-            _ => {}
-        }
-    }
-
-    /// Shortens the time for the end of a cancelled turn, because the session closes.
-    pub fn begin_closing(&mut self, limit: Duration, now: Instant) {
-        self.record_call(CallKind::Close, None, || vec![("timeout", limit.as_secs_f64().into())]);
-        self.is_closing = true;
-        self.end_answered_turn();
-        let Some(cancel) = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut()) else { return };
-        let limit = if cancel.acknowledged { limit.min(CONFIRMED) } else { limit };
-        cancel.deadline = cancel.deadline.min(now + limit);
-    }
-
-    pub(super) fn cancel_answered(&mut self, call: u64, outcome: Result<Json>, now: Instant) {
-        let cancel = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut());
-        let Some(cancel) = cancel.filter(|cancel| cancel.call == Some(call)) else { return };
-        match outcome {
-            Ok(_) => cancel.acknowledged = true,
-            // The turn ended before the cancel arrived. The response to its prompt follows.
-            Err(Error::Rpc(error)) if error.kind == RpcErrorKind::NoActiveTurn => cancel.acknowledged = true,
-            Err(error) => {
-                tracing::warn!(%error, "the agent refuses to cancel");
-                cancel.deadline = now;
-                cancel.refused = Some(error);
-            }
-        }
-        if self.is_closing {
-            cancel.deadline = cancel.deadline.min(now + CONFIRMED);
-        }
-    }
-
     pub(super) fn prompt_answered(&mut self, call: u64, outcome: Result<Json>, now: Instant) {
         if self.turn.as_ref().is_none_or(|turn| turn.call != call) {
             tracing::debug!("late answer to a prompt ignored");
@@ -474,25 +351,6 @@ impl Connection {
         }
     }
 
-    fn is_cancelling(&self) -> bool {
-        self.turn.as_ref().is_some_and(|turn| turn.cancel.is_some())
-    }
-
-    /// Delivers what tool calls have shown that have not ended with the turn.
-    pub(super) fn end_tool_calls(&mut self, is_failure: bool, now: Instant) {
-        if self.turn.is_none() {
-            return;
-        }
-        for (event, size) in self.dialect.unfinished_results(is_failure) {
-            self.deliver_half();
-            let mut event = Box::new(event);
-            let added = self.add_tool_call(&mut event, now);
-            self.process_event(&event);
-            self.push_event(event, size + added);
-        }
-        self.dialect.forget_tool_calls();
-    }
-
     /// Handles the agent's answer that the turn has ended. Its records may have more details.
     fn answered(&mut self, status: TurnStatus, steps: Option<i64>, now: Instant) {
         let records = self.records_timeout.filter(|_| self.dialect.keeps_turn_records());
@@ -503,14 +361,6 @@ impl Connection {
             self.outputs.push_back(Output::ReadRecords { turn: turn.key });
         }
         self.withdraw_of_turn();
-    }
-
-    /// Ends the turn if the agent has ended it, without the agent's records.
-    pub(super) fn end_answered_turn(&mut self) {
-        let answered = self.turn.as_ref().and_then(|turn| Some((turn.key, turn.answered.as_ref()?.deadline)));
-        if let Some((key, deadline)) = answered {
-            self.handle_records(key, None, deadline);
-        }
     }
 
     /// Handles the agent's records of a turn. `None` if the records say nothing about it.
@@ -538,181 +388,6 @@ impl Connection {
             }
             Some(_) if status == TurnStatus::Finished => self.finish(TurnStatus::MaxStepsReached, Some(counted), now),
             _ => self.finish(status, Some(counted), now),
-        }
-    }
-
-    /// Ends a turn with an error of the agent, unless the turn was cancelled for another reason.
-    fn fail_turn(&mut self, error: Error, now: Instant) {
-        self.end_tool_calls(true, now);
-        let failure = self.take_failure(now).unwrap_or(error);
-        let failure = match self.take_result(TurnStatus::Cancelled, None, true) {
-            Some(result) => failure.with_result(result),
-            None => failure,
-        };
-        self.end_turn(Err(failure), now);
-    }
-
-    /// Why the turn fails, whatever the agent says: what cancelled the turn, or a budget that its end has exceeded.
-    fn take_failure(&mut self, now: Instant) -> Option<Error> {
-        match &mut self.turn.as_mut()?.cancel {
-            Some(cancel) => cancel.failure.take(),
-            None => self.exceeded(now),
-        }
-    }
-
-    pub(super) fn finish(&mut self, status: TurnStatus, steps: Option<i64>, now: Instant) {
-        self.end_tool_calls(status == TurnStatus::Cancelled, now);
-        let failure = self.take_failure(now);
-        if status != TurnStatus::Finished || failure.is_some() || !self.lacks_output() {
-            return self.finish_with(status, steps, failure, now);
-        }
-        let may_continue = self.turn.as_ref().is_some_and(|turn| turn.cancel.is_none() && !turn.is_left);
-        if !may_continue || self.is_closing {
-            // A cancelled turn asks for nothing more, and without its value it is not a success.
-            return self.finish_with(TurnStatus::Cancelled, steps, None, now);
-        }
-        self.withdraw_of_turn();
-        if !self.continue_for_output(steps, now) {
-            self.finish_with(status, steps, None, now);
-        }
-    }
-
-    /// Ends a turn, with the error that ended it, if one did.
-    pub(super) fn finish_with(&mut self, status: TurnStatus, steps: Option<i64>, failure: Option<Error>, now: Instant) {
-        self.end_tool_calls(failure.is_some() || status == TurnStatus::Cancelled, now);
-        self.deliver_half();
-        let Some(turn) = &mut self.turn else { return };
-        if !turn.ended {
-            turn.ended = true;
-            let end = TurnEnd { synthesized: Some(true), extra: Default::default() };
-            self.emit(end.into(), 64);
-        }
-        self.withdraw_of_turn();
-        let Some(result) = self.take_result(status, steps, failure.is_some()) else { return };
-        let outcome = match failure {
-            Some(failure) => Err(failure.with_result(result)),
-            None => Ok(result),
-        };
-        self.end_turn(outcome, now);
-    }
-
-    /// Returns what the turn has come to. `is_cut_short`: a budget has ended it, perhaps between two texts.
-    pub(super) fn take_result(
-        &mut self,
-        status: TurnStatus,
-        steps: Option<i64>,
-        is_cut_short: bool,
-    ) -> Option<PromptResult> {
-        self.deliver_half();
-        let turn = self.turn.as_mut()?;
-        self.tool_calls.clear(Some(&mut turn.record));
-        let Record { tool_calls, rejected, handler_failures, .. } = std::mem::take(&mut turn.record);
-        Some(PromptResult {
-            status,
-            stop_reason: turn.stop_reason.take(),
-            steps: turn.prior_steps.saturating_add(steps.unwrap_or(turn.steps)),
-            output: turn.output.as_mut().and_then(|output| output.take_value()),
-            text: if is_cut_short && turn.text.is_empty() {
-                std::mem::take(&mut turn.former_text)
-            } else {
-                turn.text()
-            },
-            usage: turn.spent.usage.clone(),
-            tool_calls,
-            rejected,
-            handler_failures,
-            plan: turn.plan.take().map(|plan| *plan),
-            cost: turn.spent.cost.cost(),
-        })
-    }
-
-    fn end_turn(&mut self, outcome: Result<PromptResult>, now: Instant) {
-        self.withdraw_of_turn();
-        self.push_held_end();
-        let Some(turn) = self.turn.take() else { return };
-        if outcome.is_ok() {
-            self.warn_of_unknown_cost(&turn);
-        }
-        if let Some(session) = &mut self.session_budget {
-            session.spent.add(&turn.spent(now));
-        }
-        self.tool_calls.clear(None);
-        self.outputs.push_back(Output::TurnEnded { turn: turn.key, outcome: outcome.map(Box::new) });
-        if let Some(queued) = self.queued.take() {
-            self.begin(*queued, now);
-        }
-    }
-
-    /// Notes since when only the answer to the prompt is missing.
-    pub(super) fn note_ending(&mut self, now: Instant) {
-        if let Some(turn) = &mut self.turn {
-            turn.ending = self.dialect.is_turn_ending().then(|| turn.ending.unwrap_or(now));
-        }
-    }
-
-    pub(super) fn turn_deadline(&mut self, now: Instant) {
-        if self.turn.as_ref().and_then(|turn| turn.ending_deadline()).is_some_and(|deadline| now >= deadline) {
-            let incoming = self.dialect.end_overdue_turn();
-            self.handle_incoming(incoming, b"", now);
-            self.note_ending(now);
-        }
-        let Some(turn) = &self.turn else { return };
-        if turn.next_deadline(&self.timing, self.agent_waits()).is_none_or(|deadline| now < deadline) {
-            return;
-        }
-        let key = turn.key;
-        if turn.answered.is_some() {
-            return self.handle_records(key, None, now);
-        }
-        match &turn.cancel {
-            Some(cancel) if cancel.acknowledged => {
-                // Real agents up to 1.8 never answer a prompt that was cancelled during an approval, but continue to
-                // work.
-                let call = turn.call;
-                self.forget_call(call);
-                self.finish(TurnStatus::Cancelled, None, now);
-            }
-            Some(cancel) => {
-                // Less than `cancel_timeout` if the session closes meanwhile.
-                let waited = cancel.deadline.duration_since(cancel.since).as_millis().try_into().unwrap_or(u64::MAX);
-                let waited = Duration::from_millis(waited);
-                // The first sentence alone: the rest says that the session can still be used.
-                let told = cancel.failure.as_ref().map(|failure| {
-                    let text = failure.to_string();
-                    format!("{}; then ", text.split_once("; ").map_or(text.as_str(), |(problem, _)| problem))
-                });
-                let told = told.unwrap_or_default();
-                let what = match &cancel.refused {
-                    Some(error) => format!("refused the cancel ({error})"),
-                    None => format!("did not answer the cancel within {waited:?}"),
-                };
-                let error = Error::Timeout(format!(
-                    "{told}the agent {what}, and the session is closed; open another one with the same `session_id`, or \
-                     raise `cancel_timeout`"
-                ).into());
-                self.outputs.push_back(Output::FatalError(error.clone()));
-                self.close(&error);
-            }
-            None => {
-                if let Some(error) = self.exceeded(now) {
-                    return self.cancel_with(key, Some(error), now);
-                }
-                let idle = turn.limits.idle.or(self.timing.idle).unwrap_or_default();
-                let (what, limit) = match (turn.limits.turn, self.timing.turn) {
-                    (Some(limit), _) if now >= turn.began + limit => {
-                        ("the turn took longer than the prompt's `timeout` allows", limit)
-                    }
-                    (None, Some(limit)) if now >= turn.began + limit => {
-                        ("the turn took longer than `turn_timeout` allows", limit)
-                    }
-                    _ => ("the agent sent nothing for longer than `idle_timeout` allows", idle),
-                };
-                let error = format!(
-                    "{what} ({limit:?}), and the turn was cancelled; the session can still be used: prompt again, or \
-                     raise the option"
-                );
-                self.cancel_with(key, Some(Error::Timeout(error.into())), now);
-            }
         }
     }
 }
