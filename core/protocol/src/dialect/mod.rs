@@ -4,6 +4,8 @@
 mod acp;
 mod agents;
 mod capabilities;
+mod config;
+mod handshake;
 mod kimi_web;
 mod known;
 mod legacy;
@@ -21,6 +23,8 @@ pub use acp::{
 };
 pub use agents::{AgentKind, Release};
 pub use capabilities::{Capabilities, PolicyReach, agent_name, unsupported_option};
+pub use config::{ConfigChoice, ConfigOption, ConfigValue};
+pub use handshake::{Handshake, HookOffer, InitializeParams, Reported, ToolOffer, ToolsEndpoint};
 pub use kimi_web::{KimiWeb, KimiWebListing, KimiWebParams, kimi_web_deleted, kimi_web_deletion};
 pub use known::{
     INSTALL_KIMI_CLI, INSTALL_KIMI_CODE, KNOWN_AGENTS, KnownAgent, NeedsAdapter, checks_login, login_command,
@@ -30,21 +34,17 @@ pub use terminal::{Services, TerminalAnswer, TerminalCall, TerminalExit};
 pub use version::{VersionError, WireVersion};
 pub use wire::Wire;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::Value;
 
 use self::capabilities::unsupported;
+use self::handshake::is_kimi_code;
 use crate::answers::{Answers, Approval, HookDecision};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::jsonrpc::{Message, RpcFailure};
-use crate::messages::{
-    Content, Event, ExternalToolsResult, Json, ServerInfo, SlashCommand, TerminalResult, ToolKind, ToolReturnValue,
-    UnknownEvent,
-};
+use crate::messages::{Content, Event, Json, SlashCommand, TerminalResult, ToolKind, ToolReturnValue, UnknownEvent};
 use crate::telemetry::TraceContext;
 
 /// A session that an agent has stored.
@@ -69,211 +69,6 @@ pub struct SessionInfo {
     pub updated_at: Option<String>,
     /// Whether the session is archived, if the agent reports it.
     pub archived: Option<bool>,
-}
-
-/// An option of a session that can be set while the session is open, for example the model.
-///
-/// # Examples
-/// ```
-/// # use kimi_agent_protocol as kimi_agent;
-/// fn show(option: &kimi_agent::ConfigOption) {
-///     println!("{}: {:?} of {} choices", option.name, option.value, option.choices.len());
-/// }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct ConfigOption {
-    /// The id, by which the option is set.
-    pub id: String,
-    /// The name, for people.
-    pub name: String,
-    /// The description, if the agent sends one.
-    pub description: Option<String>,
-    /// The category, if the agent names one: `model`, `thought_level`, `mode` or another.
-    pub category: Option<String>,
-    /// The current value.
-    pub value: ConfigValue,
-    /// The values to choose from. Empty if the option is a boolean.
-    pub choices: Vec<ConfigChoice>,
-}
-
-/// A value to choose for a [`ConfigOption`].
-///
-/// # Examples
-/// ```
-/// # use kimi_agent_protocol as kimi_agent;
-/// fn names(option: &kimi_agent::ConfigOption) -> Vec<&str> {
-///     option.choices.iter().map(|choice| &*choice.name).collect()
-/// }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct ConfigChoice {
-    /// The value.
-    pub value: String,
-    /// The name, for people.
-    pub name: String,
-    /// The description, if the agent sends one.
-    pub description: Option<String>,
-}
-
-/// The value of a [`ConfigOption`].
-///
-/// # Examples
-/// ```
-/// # use kimi_agent_protocol as kimi_agent;
-/// use kimi_agent::ConfigValue;
-/// assert_eq!(ConfigValue::from(true), ConfigValue::Bool(true));
-/// assert_eq!(ConfigValue::from("kimi-k2"), ConfigValue::Text("kimi-k2".into()));
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-pub enum ConfigValue {
-    /// A boolean.
-    Bool(bool),
-    /// One of the option's choices.
-    Text(String),
-}
-
-impl From<bool> for ConfigValue {
-    fn from(on: bool) -> Self {
-        Self::Bool(on)
-    }
-}
-
-impl From<&str> for ConfigValue {
-    fn from(value: &str) -> Self {
-        Self::Text(value.to_owned())
-    }
-}
-
-impl From<String> for ConfigValue {
-    fn from(value: String) -> Self {
-        Self::Text(value)
-    }
-}
-
-/// The parameters of the handshake.
-#[derive(Clone, Debug, Default)]
-pub struct InitializeParams {
-    /// The name of this program.
-    pub client_name: String,
-    /// The version of this program.
-    pub client_version: String,
-    /// The tools of the program.
-    pub tools: Vec<ToolOffer>,
-    /// The hooks of the program.
-    pub hooks: Vec<HookOffer>,
-    /// Whether the program answers questions.
-    pub supports_question: bool,
-    /// The endpoint of the tools, for agents that take them from an MCP server.
-    pub tools_server: Option<ToolsEndpoint>,
-    /// The option `model`, for errors. It is not sent here.
-    pub model: Option<String>,
-    /// The handlers that the agent may use for files and commands.
-    pub services: Services,
-}
-
-/// A tool of the program, as the agent gets it.
-#[derive(Clone, Debug, Serialize)]
-pub struct ToolOffer {
-    /// The name of the tool.
-    pub name: String,
-    /// The description, for the model.
-    pub description: String,
-    /// The JSON Schema of the arguments.
-    pub parameters: Value,
-}
-
-/// A hook of the program, as the agent gets it.
-#[derive(Clone, Debug, Serialize)]
-pub struct HookOffer {
-    /// The id of the hook in this session.
-    pub id: String,
-    /// The event of the hook.
-    pub event: String,
-    /// The regular expression for the target. `None` for every target.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub matcher: Option<String>,
-    /// In whole seconds, because agents accept no fractions.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<u64>,
-}
-
-/// The endpoint of the program's tools.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ToolsEndpoint {
-    /// The name of the endpoint, which differs from the names of other servers.
-    pub name: String,
-    /// The address of the endpoint.
-    pub url: String,
-    /// Headers of every request, as (name, value). They contain the secret.
-    pub headers: Vec<(String, String)>,
-}
-
-impl fmt::Debug for ToolsEndpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolsEndpoint").field("name", &self.name).field("url", &self.url).finish_non_exhaustive()
-    }
-}
-
-/// The result of the handshake.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Handshake {
-    /// The protocol that the agent speaks.
-    pub protocol_version: String,
-    /// The name and version of the agent. `None` if there is no handshake.
-    pub server: Option<ServerInfo>,
-    /// The commands that a prompt may begin with.
-    pub slash_commands: Vec<SlashCommand>,
-    /// The accepted and the rejected tools of the program.
-    pub external_tools: ExternalToolsResult,
-    /// The agent's capabilities.
-    pub capabilities: Capabilities,
-    /// The session's id, if the agent makes it.
-    pub session_id: Option<String>,
-    /// The ways to log in that the agent offers.
-    pub auth_methods: Option<Arc<Vec<AuthMethod>>>,
-    /// The options of the session that can be set.
-    pub config_options: Arc<Vec<ConfigOption>>,
-    /// Whether the agent's records of turns are read. The session sets it.
-    pub reads_records: bool,
-}
-
-impl Handshake {
-    /// Returns the counts that the agent reports, those in its records of a turn included.
-    pub fn reported(&self) -> Reported {
-        if !self.protocol_version.starts_with("acp-") {
-            return Reported { tokens: true, steps: true, cost: false };
-        }
-        let in_records = self.reads_records && is_kimi_code(self.server.as_ref());
-        Reported {
-            tokens: in_records || known::reports_tokens(self.server.as_ref()),
-            steps: in_records,
-            cost: known::reports_cost(self.server.as_ref()),
-        }
-    }
-
-    /// Returns whether the agent accepts limits of a turn, as arguments or in its environment.
-    pub fn takes_limits(&self) -> bool {
-        !self.protocol_version.starts_with("acp-") || is_kimi_code(self.server.as_ref())
-    }
-}
-
-/// The counts that an agent reports, for budgets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reported {
-    /// The tokens of a turn, at the latest at its end.
-    pub tokens: bool,
-    /// The steps of a turn, at the latest at its end.
-    pub steps: bool,
-    /// The cost of a turn, at the latest at its end.
-    pub cost: bool,
-}
-
-/// Returns whether an agent of ACP is Kimi Code, by its name.
-fn is_kimi_code(server: Option<&ServerInfo>) -> bool {
-    server.is_some_and(|server| server.name.starts_with("Kimi Code"))
 }
 
 /// A call to the agent, independent of the protocol.
