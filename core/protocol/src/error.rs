@@ -1,17 +1,20 @@
 //! One error type, with a stable code for each kind.
 
 use std::fmt;
-use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+pub use self::exit::{AgentExit, STDERR};
+pub use self::rpc::{RpcError, RpcErrorKind};
 use crate::budget::BudgetExceeded;
 use crate::connection::PromptResult;
-use crate::dialect::AuthMethod;
 use crate::messages::Json;
 use crate::output::OutputInvalid;
 use crate::printable::printable;
 use crate::secrets::Secrets;
+
+mod exit;
+mod rpc;
 
 /// The page with a section for each code of an error. The bindings have copies, which `tools/generate_options.py` writes.
 pub const ERRORS_PAGE: &str = "https://github.com/kimi-agent/kimi-agent/blob/main/docs/reference/errors.md";
@@ -203,168 +206,6 @@ impl ErrorText {
     #[must_use]
     pub fn map(self, change: impl FnOnce(String) -> String) -> Self {
         Self { text: change(self.text), ..self }
-    }
-}
-
-/// How the agent ended.
-///
-/// # Examples
-/// ```
-/// # use kimi_agent_protocol as kimi_agent;
-/// use kimi_agent::Error;
-/// fn report(error: &Error) {
-///     if let Error::AgentExited(exit) = error {
-///         eprintln!("{}: {}", exit.manner(), exit.stderr);
-///     }
-/// }
-/// # report(&Error::session_closed());
-/// ```
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct AgentExit {
-    /// The exit code. `None` if a signal ended it.
-    pub exit_code: Option<i32>,
-    /// The name of the signal that ended it, for example `SIGKILL`.
-    pub signal: Option<String>,
-    /// The last part of its stderr.
-    pub stderr: String,
-    /// A hint about the cause. Set if the agent exited before it opened the session, or if its place ended it.
-    pub hint: Option<String>,
-    /// What the turn had produced, if the exit ended a turn.
-    pub result: Option<Box<PromptResult>>,
-}
-
-/// The words before the stderr of the agent in the text of an error.
-pub const STDERR: &str = "the end of its stderr:";
-
-impl std::error::Error for AgentExit {}
-
-impl AgentExit {
-    /// Returns how the agent ended, without its stderr.
-    ///
-    /// # Examples
-    /// ```
-    /// # use kimi_agent_protocol as kimi_agent;
-    /// use kimi_agent::AgentExit;
-    /// let exit = AgentExit { exit_code: Some(3), ..AgentExit::default() };
-    /// assert_eq!(exit.manner(), "the agent exited with code 3");
-    /// ```
-    pub fn manner(&self) -> String {
-        match (&self.signal, self.exit_code) {
-            (Some(signal), _) => format!("the agent was ended by {signal}"),
-            (None, Some(code)) => format!("the agent exited with code {code}"),
-            (None, None) => "the agent closed its pipes".to_owned(),
-        }
-    }
-}
-
-impl fmt::Display for AgentExit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.manner())?;
-        if let Some(hint) = &self.hint {
-            write!(f, " {hint}")?;
-        }
-        let stderr = self.stderr.trim();
-        if stderr.is_empty() { Ok(()) } else { write!(f, "; {STDERR}\n{}", printable(stderr)) }
-    }
-}
-
-/// An error that the agent answered with.
-///
-/// # Examples
-/// ```
-/// # use kimi_agent_protocol as kimi_agent;
-/// use kimi_agent::Error;
-/// fn report(error: &Error) {
-///     if let Error::Rpc(answer) = error {
-///         eprintln!("{} ({:?})", answer.message, answer.rpc_code);
-///     }
-/// }
-/// # report(&Error::session_closed());
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-pub struct RpcError {
-    /// The kind of error.
-    pub kind: RpcErrorKind,
-    /// The number of the JSON-RPC error. `None` if the SDK raises the error itself, without asking the agent.
-    pub rpc_code: Option<i64>,
-    /// The agent's message.
-    pub message: String,
-    /// The data that the agent attached to the error.
-    pub data: Option<Json>,
-    /// A hint about the remedy, if the SDK has one.
-    pub hint: Option<Box<str>>,
-    /// What the turn had produced, if the error ended a turn.
-    pub result: Option<Box<PromptResult>>,
-    /// The ways to log in that the agent offers, if it needs a login.
-    pub methods: Arc<Vec<AuthMethod>>,
-}
-
-impl std::error::Error for RpcError {}
-
-impl RpcError {
-    /// Makes an error with a message only.
-    ///
-    /// # Examples
-    /// ```
-    /// # use kimi_agent_protocol as kimi_agent;
-    /// use kimi_agent::{RpcError, RpcErrorKind};
-    /// assert_eq!(RpcError::new(RpcErrorKind::AuthExpired, "log in").to_string(), "log in");
-    /// ```
-    pub fn new(kind: RpcErrorKind, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self { kind, rpc_code: None, message, data: None, hint: None, result: None, methods: Arc::default() }
-    }
-}
-
-impl fmt::Display for RpcError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&printable(&self.message))?;
-        if let Some(code) = self.rpc_code {
-            write!(f, " ({code})")?;
-        }
-        match &self.hint {
-            Some(hint) => write!(f, "; {}", printable(hint)),
-            None => Ok(()),
-        }
-    }
-}
-
-/// The kind of an agent's error, independent of the dialect's code for it.
-///
-/// # Examples
-/// ```
-/// # use kimi_agent_protocol as kimi_agent;
-/// use kimi_agent::{Error, RpcErrorKind};
-/// fn is_logged_out(error: &Error) -> bool {
-///     matches!(error, Error::Rpc(answer) if answer.kind == RpcErrorKind::AuthExpired)
-/// }
-/// # assert!(!is_logged_out(&Error::session_closed()));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RpcErrorKind {
-    /// Another turn of this session runs, or a handler waits for the turn that waits for this handler.
-    TurnInProgress,
-    /// No turn is running that could be steered.
-    NoActiveTurn,
-    /// The agent has no login and no model, or kimi-cli does not know the name in `model`.
-    LlmNotSet,
-    /// The model lacks an ability that the prompt needs, for example to read images.
-    LlmNotSupported,
-    /// The service of the model failed.
-    LlmServiceError,
-    /// The agent's login has expired or is missing, or the model's service refuses its key.
-    AuthExpired,
-    /// The prompt and the conversation exceed the context window of the model.
-    ContextTooLong,
-    /// Anything else.
-    Other,
-}
-
-impl RpcErrorKind {
-    /// Whether it is an error of the model's service.
-    pub(crate) fn is_of_service(self) -> bool {
-        matches!(self, Self::LlmServiceError | Self::AuthExpired | Self::ContextTooLong)
     }
 }
 
