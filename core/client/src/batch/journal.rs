@@ -321,7 +321,7 @@ fn sync_folder(path: &Path) {
 mod tests {
     use std::fs;
 
-    use super::super::job::{digest, hash_of_key};
+    use super::super::job::hash_of_key;
     use super::*;
     use crate::connection::{PromptResult, TurnStatus};
     use crate::messages::TokenUsage;
@@ -438,7 +438,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("j.jsonl");
         let mut journal = open(&path).unwrap();
-        let hash = digest(b"x");
+        let hash = hash_of_key("x");
         journal.record(&hash, &result("x", JobStatus::Failed)).unwrap();
         journal.record(&hash, &result("x", JobStatus::MaxStepsReached)).unwrap();
         drop(journal);
@@ -450,7 +450,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("j.jsonl");
         let mut journal = open(&path).unwrap();
-        let (first, second) = (digest(b"x"), digest(b"y"));
+        let (first, second) = (hash_of_key("x"), hash_of_key("y"));
         let failed =
             JobResult { error: Some(crate::Error::session_closed()), index: 4, ..result("x", JobStatus::Failed) };
         journal.record(&first, &result("x", JobStatus::Finished)).unwrap();
