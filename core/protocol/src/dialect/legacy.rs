@@ -180,7 +180,11 @@ impl Dialect for Legacy {
     }
 
     fn read(&mut self, message: Message<'_>) -> Incoming {
-        wire::read_with(message, decode)
+        wire::read_with(message, |kind, payload| {
+            let mut event = decode(kind, payload);
+            wire::read_other_forms(&mut event);
+            event
+        })
     }
 
     fn answer(&mut self, rpc_id: &str, _request_id: &str, answer: &Answer) -> Vec<u8> {

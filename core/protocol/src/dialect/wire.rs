@@ -1,9 +1,17 @@
 //! Wire 1.0 to 1.10. The newest version is nearly the canonical model. This file has the differences of older versions,
 //! and the behaviour of real agents that no version describes.
+//!
+//! - `forms`: messages that have former names, or another form that is clear.
+
+mod forms;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
+
+pub(super) use forms::read_other_forms;
 
 use super::{Answer, Call, Capabilities, Dialect, Handshake, Incoming, PolicyReach, WireVersion, unknown};
 use crate::answers::{Approval, HookDecision};
@@ -146,55 +154,6 @@ fn read_welcome(json: &str) -> std::result::Result<(InitializeResult, Option<Ser
     Ok((result, is_named.then_some(server)))
 }
 
-/// Reads the result of a tool whose optional parts are absent or of another type.
-fn tool_result(payload: &str) -> Option<Event> {
-    let mut result = parsed_object(payload)?;
-    let value = result.get_mut("return_value")?.as_object_mut()?;
-    let is_error = match value.get("is_error") {
-        Some(Value::String(word)) => !["", "false", "no", "0", "null"].contains(&&*word.to_ascii_lowercase()),
-        Some(Value::Bool(is_error)) => *is_error,
-        None | Some(Value::Null) => false,
-        Some(other) => other.as_f64() != Some(0.0),
-    };
-    value.insert("is_error".to_owned(), is_error.into());
-    for (name, has_parts) in [("message", false), ("output", true)] {
-        let text = match value.remove(name) {
-            None | Some(Value::Null) => "".into(),
-            Some(text @ Value::String(_)) => text,
-            Some(parts @ Value::Array(_)) if has_parts => parts,
-            Some(other) => other.to_string().into(),
-        };
-        value.insert(name.to_owned(), text);
-    }
-    let event = Event::decode("ToolResult", &Value::Object(result).to_string());
-    matches!(event, Event::ToolResult(_)).then_some(event)
-}
-
-/// Renames types and fields with former names, and reads results of tools leniently.
-fn rename_former_names(event: &mut Event) {
-    if let Event::Unknown(unknown) = event
-        && unknown.kind == "ToolResult"
-        && let Some(result) = tool_result(unknown.payload.get())
-    {
-        *event = result;
-    }
-    if let Event::Unknown(unknown) = event
-        && unknown.kind == "ApprovalRequestResolved"
-    {
-        // Its name until 1.1.
-        *event = Event::decode("ApprovalResponse", unknown.payload.get());
-    }
-    if let Event::SubagentEvent(subagent) = event {
-        if subagent.parent_tool_call_id.is_none() {
-            // Its name until 1.6.
-            if let Some(Value::String(id)) = subagent.extra.remove("task_tool_call_id") {
-                subagent.parent_tool_call_id = Some(id);
-            }
-        }
-        rename_former_names(&mut subagent.event);
-    }
-}
-
 impl Dialect for Wire {
     fn implicit_handshake(&mut self) -> Option<Handshake> {
         let none = self.pinned && self.version == WireVersion::V1_0;
@@ -249,7 +208,7 @@ impl Dialect for Wire {
     fn read(&mut self, message: Message<'_>) -> Incoming {
         read_with(message, |kind, payload| {
             let mut event = Event::decode(kind, payload);
-            rename_former_names(&mut event);
+            read_other_forms(&mut event);
             event
         })
     }

@@ -3,7 +3,8 @@
 
 /// Declares the message types of a file. A field whose type is an `Option` or a list may be absent; other fields are
 /// required. An absent field whose value cannot be read leaves its value in `extra`: a field with `or raw` always, others if
-/// the message cannot be read without that. `since "x.y"`
+/// the message cannot be read without that. `or json`, `or number` and `or others` read further forms ([`lenient`](super::lenient)).
+/// `since "x.y"`
 /// names the Wire version that added a type or a field; `since ""` is for a type that Wire does not have.
 macro_rules! message {
     ($(
@@ -159,7 +160,26 @@ macro_rules! message {
             $field = Some($map.next_value::<$crate::messages::value::Decoded<$ty>>()?.0)
         }
     };
-    (@take $map:ident, $key:ident, $extra:ident, $field:ident: $ty:ty, $keep:ident) => {{
+    (@take $map:ident, $key:ident, $extra:ident, $field:ident: $ty:ty, json) => {
+        $field = Some($map.next_value::<$crate::messages::lenient::JsonText>()?.0)
+    };
+    (@take $map:ident, $key:ident, $extra:ident, $field:ident: $ty:ty, number) => {
+        if $crate::messages::value::keeps_unreadable() && <$ty as $crate::messages::value::Field>::absent().is_some() {
+            let raw = $map.next_value::<$crate::messages::Json>()?;
+            match serde_json::from_str::<$crate::messages::lenient::Number<$ty>>(raw.get()) {
+                Ok(id) => $field = Some(id.0),
+                Err(error) => $crate::messages::value::keep_unreadable(&mut $extra, $key.0.into_owned(), raw, &error),
+            }
+        } else {
+            $field = Some($map.next_value::<$crate::messages::lenient::Number<$ty>>()?.0)
+        }
+    };
+    (@take $map:ident, $key:ident, $extra:ident, $field:ident: $ty:ty, others) => {{
+        let raw = $map.next_value::<$crate::messages::Json>()?;
+        let items = $crate::messages::lenient::items(&raw, &$key.0, &mut $extra);
+        $field = Some(items.map_err(serde::de::Error::custom)?);
+    }};
+    (@take $map:ident, $key:ident, $extra:ident, $field:ident: $ty:ty, raw) => {{
         let raw = $map.next_value::<$crate::messages::Json>()?;
         match serde_json::from_str::<$crate::messages::value::Decoded<$ty>>(raw.get()) {
             Ok(value) => $field = Some(value.0),

@@ -9,6 +9,7 @@ pub mod catalog;
 #[doc(hidden)]
 pub mod description;
 mod event_union;
+pub mod lenient;
 pub mod types;
 pub mod value;
 

@@ -1,9 +1,10 @@
 //! The content of prompts, answers and tool outputs.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 use crate::json::Key;
-use crate::messages::value::{Field, keep_unknown};
+use crate::messages::value::{Field, keep_unknown, kept_object};
 use crate::messages::{Extra, Json, Node, TypeRef};
 
 message! {
@@ -131,9 +132,12 @@ impl ContentPart {
         }
     }
 
-    /// Reads a part. Text is a part of text; other JSON that is no part becomes an unknown part, with its `value`.
+    /// Reads a part. Text is a part of text, also without a type or with a type in capitals; other JSON that is no part becomes an
+    /// unknown part, with its `value`.
     fn of(json: Json) -> Self {
-        if let Some(part) = Self::read(json.get()).ok().or_else(|| Self::kept(&json)) {
+        let read = Self::read(json.get()).ok().filter(|part| !matches!(part, Self::Unknown(_)));
+        let read = read.or_else(|| Self::untyped_text(&json)).or_else(|| Self::read(json.get()).ok());
+        if let Some(part) = read.or_else(|| Self::kept(&json)) {
             return part;
         }
         if let Ok(text) = json.decode::<String>() {
@@ -142,6 +146,17 @@ impl ContentPart {
         let mut extra = Extra::default();
         keep_unknown(&mut extra, "value".to_owned(), json);
         Self::Unknown(UnknownContentPart { kind: String::new(), extra })
+    }
+
+    /// Reads a text whose type is absent, null, or `text` in other letters.
+    fn untyped_text(json: &Json) -> Option<Self> {
+        let (kind, mut extra) = kept_object(json)?;
+        let has_type = match extra.remove("type") {
+            None => !kind.is_empty() && !kind.eq_ignore_ascii_case("text"),
+            Some(kind) => !kind.is_null(),
+        };
+        let Some(Value::String(text)) = extra.remove("text").filter(|_| !has_type) else { return None };
+        Some(Self::Text(TextPart { text, message_id: None, extra }))
     }
 
     /// Makes an image part from a URL or a data URI.

@@ -26,7 +26,7 @@ message! {
     /// A to-do list.
     TodoDisplayBlock tagged "todo" since "1.0" {
         /// The items, in order.
-        items: Vec<TodoDisplayItem>,
+        items or others: Vec<TodoDisplayItem>,
     }
 
     /// An item of a to-do list.

@@ -227,7 +227,7 @@ message! {
     /// An approval request has been resolved, by the program or by the agent.
     ApprovalResponse since "1.1" {
         /// The id of the request.
-        request_id: String,
+        request_id or number: String,
         /// The decision.
         response: ApprovalKind,
         /// The feedback of a rejection.
@@ -237,7 +237,7 @@ message! {
     /// An event of a subagent.
     SubagentEvent since "1.0" {
         /// The id of the tool call that started the subagent.
-        parent_tool_call_id: Option<String> = "1.6",
+        parent_tool_call_id or number: Option<String> = "1.6",
         /// The id of the subagent.
         agent_id: Option<String> = "1.6",
         /// The kind of subagent, as the agent names it.

@@ -8,9 +8,9 @@ message! {
     /// The agent asks for approval of an action.
     ApprovalRequest since "1.0" adds tool_call {
         /// The id of the request.
-        id: String,
+        id or number: String,
         /// The id of the tool call.
-        tool_call_id: String,
+        tool_call_id or number: String,
         /// The name of the tool that asks.
         sender: String,
         /// The kind of action, for example `run command` or `edit file`. Compare it exactly; unknown values are possible.
@@ -34,19 +34,19 @@ message! {
     /// The model calls a tool that the program registered.
     ToolCallRequest since "1.1" {
         /// The id of the tool call. The model makes it, and it may repeat in later turns.
-        id: String,
+        id or number: String,
         /// The name of the tool.
         name: String,
         /// The arguments as JSON text.
-        arguments: Option<String>,
+        arguments or json: Option<String>,
     }
 
     /// The agent asks the user one or more questions.
     QuestionRequest since "1.3" {
         /// The id of the request.
-        id: String,
+        id or number: String,
         /// The id of the tool call that asks.
-        tool_call_id: String,
+        tool_call_id or number: String,
         /// The questions.
         questions: Vec<Question>,
     }
@@ -80,7 +80,7 @@ message! {
     /// The agent calls a hook of the program.
     HookRequest since "1.8" {
         /// The id of the request.
-        id: String,
+        id or number: String,
         /// The id of the hook in this session.
         subscription_id: String,
         /// The hook's event, for example `PreToolUse`.

@@ -9,7 +9,7 @@ message! {
     /// The model calls a tool.
     ToolCall tagged "function" since "1.0" {
         /// The id of the call. The model makes it, and it may repeat in later turns.
-        id: String,
+        id or number: String,
         /// The tool and its arguments.
         function: FunctionCall,
         /// Further data.
@@ -21,19 +21,19 @@ message! {
         /// The name of the tool.
         name: String,
         /// The beginning of the arguments as JSON text. The rest follows in [`ToolCallPart`] events.
-        arguments: Option<String>,
+        arguments or json: Option<String>,
     }
 
     /// The next piece of the arguments of the last [`ToolCall`].
     ToolCallPart since "1.0" {
         /// The next piece of JSON text.
-        arguments_part: Option<String>,
+        arguments_part or json: Option<String>,
     }
 
     /// A tool call has ended.
     ToolResult since "1.0" adds tool_call {
         /// The id of the tool call.
-        tool_call_id: String,
+        tool_call_id or number: String,
         /// The result.
         return_value: ToolReturnValue,
     }
