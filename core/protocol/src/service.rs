@@ -3,34 +3,30 @@
 //!
 //! - `texts`: the texts that services and agents use.
 //! - `quoted`: statuses and delays in texts.
+//! - `members`: the members of an error's data that say something about the error.
+//! - `prose`: texts without paths and names, whose words say nothing about the error.
 
+mod members;
+mod prose;
 mod quoted;
 #[cfg(test)]
 mod tests;
 mod texts;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::error::{Error, RpcError, RpcErrorKind};
+use members::Quoted;
 pub(crate) use quoted::quoted_status;
-use quoted::{delay_member, quoted_delay};
 use texts::Texts;
 
 /// The bytes of a text that are looked at. Agents put long answers of the service into their messages.
 const MAX_TEXT: usize = 4096;
-/// The number of values in the data that are looked at.
-const MAX_VALUES: usize = 256;
 
-/// Members with an HTTP status, in lower case and without separators.
-const STATUSES: [&str; 4] = ["status", "statuscode", "httpstatuscode", "httpstatus"];
-/// Members with the seconds until the next attempt, and with the milliseconds.
-const RETRY_AFTER: [&str; 3] = ["retryafter", "retryafterseconds", "retrydelay"];
-const RETRY_AFTER_MS: [&str; 1] = ["retryafterms"];
-/// Members that say whether the same request can succeed later.
-const IS_RETRYABLE: [&str; 2] = ["isretryable", "retryable"];
+/// The code of a call that was cancelled.
+pub(crate) const CANCELLED: i64 = -32800;
 
 /// An error of the model's service.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -137,7 +133,7 @@ impl RpcError {
     /// Returns whether the error says that something was cancelled.
     pub(crate) fn says_cancelled(&self) -> bool {
         let data = self.data.as_ref().map(|data| data.to_value());
-        says_cancelled(&self.message, data.as_ref())
+        self.rpc_code == Some(CANCELLED) || says_cancelled(&self.message, data.as_ref())
     }
 
     /// Returns the kind of an error of the model's service. `None` if it is not one.
@@ -150,69 +146,6 @@ impl RpcError {
         let said = self.quoted().is_retryable;
         said.unwrap_or_else(|| self.recognised().is_none_or(|failure| failure.is_retryable))
     }
-}
-
-/// What an error quotes from the model's service.
-struct Quoted {
-    status: Option<u16>,
-    retry_after: Option<Duration>,
-    /// Whether the same request can succeed later, according to the data.
-    is_retryable: Option<bool>,
-    /// All texts, in lower case.
-    text: String,
-}
-
-impl Quoted {
-    fn new(rpc_code: Option<i64>, message: &str, data: Option<&Value>) -> Self {
-        let mut texts = vec![prefix(message)];
-        let (mut status, mut retry_after, mut is_retryable) = (None, None, None);
-        let mut values: VecDeque<&Value> = data.into_iter().collect();
-        let mut seen = 0;
-        // The nearest member counts.
-        while let Some(value) = values.pop_front().filter(|_| seen < MAX_VALUES) {
-            seen += 1;
-            match value {
-                Value::String(text) => texts.push(prefix(text)),
-                Value::Array(items) => values.extend(items),
-                Value::Object(members) => {
-                    let date = members.iter().find(|(name, _)| name.eq_ignore_ascii_case("date"));
-                    let date = date.and_then(|(_, date)| date.as_str());
-                    let code = members.get("code").and_then(Value::as_u64).and_then(http_status);
-                    status = status
-                        .or_else(|| named(members, &STATUSES).find_map(|value| http_status(value.as_u64()?)))
-                        .or(code);
-                    retry_after = retry_after
-                        .or_else(|| named(members, &RETRY_AFTER).find_map(|value| delay_member(value, 1.0, date)))
-                        .or_else(|| named(members, &RETRY_AFTER_MS).find_map(|value| delay_member(value, 0.001, date)));
-                    is_retryable = is_retryable.or_else(|| named(members, &IS_RETRYABLE).find_map(Value::as_bool));
-                    for (name, value) in members {
-                        // Codex names the kind of error by a member.
-                        if value.is_object() {
-                            texts.push(name);
-                        }
-                        values.push_back(value);
-                    }
-                }
-                _ => {}
-            }
-        }
-        let text = texts.join("\n");
-        let status = status
-            .or_else(|| texts.iter().find_map(|text| quoted_status(text)))
-            // Gemini CLI answers with the status as the code of the error.
-            .or_else(|| http_status(u64::try_from(rpc_code?).ok()?));
-        let retry_after = retry_after.or_else(|| quoted_delay(&text));
-        Self { status, retry_after, is_retryable, text: text.to_lowercase() }
-    }
-}
-
-/// Returns the values of the members with one of these names.
-fn named<'a>(members: &'a Map<String, Value>, names: &'a [&str]) -> impl Iterator<Item = &'a Value> {
-    let is_named = move |name: &str| {
-        let plain = name.bytes().filter(|byte| !matches!(byte, b'_' | b'-')).map(|byte| byte.to_ascii_lowercase());
-        names.iter().any(|known| plain.clone().eq(known.bytes()))
-    };
-    members.iter().filter(move |(name, _)| is_named(name)).map(|(_, value)| value)
 }
 
 fn prefix(text: &str) -> &str {

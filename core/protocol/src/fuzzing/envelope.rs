@@ -43,7 +43,14 @@ fn expected(value: &Value) -> Kind {
             let is_readable = code.is_some() && message.is_some() && error["message"].is_string();
             let data = given("data").cloned().or_else(|| (!is_readable).then(|| error.clone()));
             let message = message.unwrap_or_else(|| "an error without a message".to_owned());
-            Err((code.unwrap_or(-32603), message, data.filter(|data| !is_too_deep(&data.to_string()))))
+            // Some libraries write `429.0`.
+            let whole =
+                error.get("code").and_then(Value::as_f64).filter(|code| code.fract() == 0.0 && code.abs() < 1e15);
+            Err((
+                code.or(whole.map(|code| code as i64)).unwrap_or(-32603),
+                message,
+                data.filter(|data| !is_too_deep(&data.to_string())),
+            ))
         }
         (None, Some(result)) => Ok(result.clone()),
         (None, None) if present("id").is_some() => Ok(Value::Null),

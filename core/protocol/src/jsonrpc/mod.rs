@@ -338,10 +338,15 @@ fn plain_id(id: &str) -> Cow<'_, str> {
 fn unreadable_failure(error: &str) -> RpcFailure {
     #[derive(Default, Deserialize)]
     struct Partial {
-        code: Option<i64>,
+        code: Option<Value>,
         message: Option<Json>,
         data: Option<Json>,
     }
+    // Libraries that read all numbers as floating-point ones write `429.0`.
+    let whole = |code: Value| {
+        let number = code.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 1e15);
+        code.as_i64().or_else(|| number.map(|number| number as i64))
+    };
     let Partial { code, message, data } = object(error).unwrap_or_default();
     let text = |message: Json| match message.to_value() {
         Value::String(text) => text,
@@ -349,7 +354,7 @@ fn unreadable_failure(error: &str) -> RpcFailure {
     };
     let message = message.map(text).or_else(|| scan::text_of(error).map(Cow::into_owned));
     RpcFailure {
-        code: code.unwrap_or(INTERNAL_ERROR),
+        code: code.and_then(whole).unwrap_or(INTERNAL_ERROR),
         message: message.filter(|text| !text.is_empty()).unwrap_or_else(|| "an error without a message".to_owned()),
         data: data.or_else(|| Some(Json::from_text(error))),
     }
@@ -459,6 +464,12 @@ mod tests {
             let line = format!(r#"{{"id":"1","error":{error}}}"#);
             let Message::Response { outcome: Err(failure), .. } = parse(line.as_bytes()) else { panic!("no error") };
             assert_eq!((failure.code, &*failure.message), (INTERNAL_ERROR, message), "{error}");
+        }
+        for (code, read) in [("429.0", 429), ("-32603.0", -32603), ("429.5", INTERNAL_ERROR), ("1e30", INTERNAL_ERROR)]
+        {
+            let line = format!(r#"{{"id":"1","error":{{"code":{code},"message":"no"}}}}"#);
+            let Message::Response { outcome: Err(failure), .. } = parse(line.as_bytes()) else { panic!("{code}") };
+            assert_eq!(failure.code, read, "{code}");
         }
         let line = br#"{"id":"1","error":{"code":5,"message":null,"data":1}}"#;
         let Message::Response { outcome: Err(failure), .. } = parse(line) else { panic!("no error") };

@@ -97,19 +97,26 @@ fn bounded(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok().filter(|delay| *delay <= LONGEST)
 }
 
-/// Reads a delay: a number, a text such as `30` or `36.5s`, or a list with one of them. `date` is the time of the answer, which
+/// Reads a delay: a number, a text such as `30` or `36.5s`, an object with `seconds`, or a list with one of them. `date` is the time of the answer, which
 /// a delay that is a date needs.
 pub(super) fn delay_member(value: &Value, unit: f64, date: Option<&str>) -> Option<Duration> {
     match value {
         Value::String(text) => match text.trim().parse::<f64>() {
             Ok(number) => bounded(number * unit),
-            Err(_) => span(text.trim(), true).or_else(|| {
+            // `PT7S` is a duration of ISO 8601.
+            Err(_) => span(text.trim().trim_start_matches("PT"), true).or_else(|| {
                 let (until, from) = (http_date(text.trim())?, http_date(date?.trim())?);
                 bounded(until.checked_sub(from)? as f64)
             }),
         },
         Value::Array(items) => {
             items.first().filter(|item| !item.is_array()).and_then(|item| delay_member(item, unit, date))
+        }
+        // Protocol buffers have durations of this form.
+        Value::Object(members) => {
+            let part = |name: &str| members.get(name).and_then(Value::as_f64);
+            let seconds = part("seconds").or_else(|| members.get("seconds")?.as_str()?.trim().parse().ok())?;
+            bounded(seconds + part("nanos").unwrap_or(0.0) * 1e-9)
         }
         other => bounded(other.as_f64()? * unit),
     }

@@ -134,6 +134,20 @@ fn reported_texts_are_recognised() {
         ("provider.auth_error: 401 Invalid Authentication", AUTH, false),
         ("provider.auth_error", AUTH, false),
         ("LLM request failed: 401 x", AUTH, false),
+        ("PERMISSION_DENIED", AUTH, false),
+        ("Forbidden", AUTH, false),
+        ("invalid_grant", AUTH, false),
+        ("Failed to refresh token", AUTH, false),
+        ("Login required", AUTH, false),
+        ("You must be logged in", AUTH, false),
+        ("rpc error: code = DeadlineExceeded desc = context deadline exceeded", SERVICE, true),
+        ("4 DEADLINE_EXCEEDED", SERVICE, true),
+        ("Post \"https://api.example/v1\": unexpected EOF", SERVICE, true),
+        ("[Errno 101] Network is unreachable", SERVICE, true),
+        ("litellm.ServiceUnavailableError: x", SERVICE, true),
+        ("litellm.Timeout: x", SERVICE, true),
+        ("aiohttp.ClientConnectorError: Cannot connect to host api.x:443", SERVICE, true),
+        ("Server is busy, please try later", SERVICE, true),
         // Accounts that must be paid first, and limits that the service says the end of.
         ("429 Your account org-x is suspended, please check your plan and billing details", SERVICE, false),
         ("429 You exceeded your current quota, please check your plan and billing details.", SERVICE, false),
@@ -183,8 +197,57 @@ fn other_errors_are_not_of_the_service() {
         (-32603, "Process exited with code 403"),
         (-32603, "rg: error 429 files skipped"),
         (-32603, "500 tokens used of 400"),
+        (-32602, "file not found: overloaded_functions.py"),
+        (-32602, "cannot read /srv/rate_limit.py"),
+        (-32603, "ENOENT: cannot open '/x/429/unauthorized.txt'"),
+        (-32603, "sh: unexpected EOF while looking for matching `\"'"),
     ] {
         assert_eq!(recognised(Some(code), message, None), None, "{message}");
+    }
+}
+
+#[test]
+fn members_about_other_things_type_no_error() {
+    for data in [
+        json!({"sessionId": "429"}),
+        json!({"line": "503"}),
+        json!({"path": "500"}),
+        json!({"file": "src/overloaded.py"}),
+        json!({"name": "overloaded.py"}),
+        json!({"type": "429", "name": "401"}),
+        json!({"branch": "401"}),
+        json!({"query": "rate limit"}),
+        json!({"input": {"text": "prompt is too long", "message": "overloaded", "status": 429}}),
+        json!({"request": {"status": "429"}}),
+        json!({"command": "curl: HTTP 503"}),
+        json!({"unauthorized": {"by": "policy"}}),
+        json!({"details": "cannot open /srv/rate_limit/a"}),
+        json!([{"title": "overloaded"}]),
+    ] {
+        assert_eq!(recognised(Some(-32602), "Invalid params", Some(&data)), None, "{data}");
+    }
+}
+
+#[test]
+fn members_about_the_error_type_it() {
+    for data in [
+        json!("429"),
+        json!({"status": 429}),
+        json!({"status": 429.0}),
+        json!({"status": "429"}),
+        json!({"code": "429"}),
+        json!({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED"}}),
+        json!({"error": {"type": "rate_limit_error", "message": "slow down"}}),
+        json!({"error": "rate_limited: too many requests"}),
+        json!({"errorKind": "rate_limit"}),
+        json!({"cause": {"reason": "Too Many Requests"}}),
+        json!({"errors": [{"reason": "rateLimitExceeded"}]}),
+        json!({"body": "{\"error\":{\"type\":\"overloaded_error\"}}"}),
+        json!({"codebuddy.ai/errorMessage": "429 slow down"}),
+        json!({"attempts": [{"message": "overloaded"}]}),
+    ] {
+        let found = recognised(Some(-32603), "Internal error", Some(&data));
+        assert_eq!(found.map(|found| (found.kind, found.is_retryable)), Some((SERVICE, true)), "{data}");
     }
 }
 
@@ -227,6 +290,11 @@ fn delays_are_read() {
     assert_eq!(delay("", json!({"retry_after": 1e9})), None);
     assert_eq!(delay("", json!({"retryDelay": "2h30m12s"})), Some(9_012_000));
     assert_eq!(delay("", json!({"headers": {"Retry-After": ["7"]}})), Some(7000));
+    assert_eq!(delay("", json!({"headers": [["date", "x"], ["retry-after", "7"]]})), Some(7000));
+    assert_eq!(delay("", json!({"retryDelayMs": 7000})), Some(7000));
+    assert_eq!(delay("", json!({"retryDelay": {"seconds": 7, "nanos": 500_000_000}})), Some(7500));
+    assert_eq!(delay("", json!({"retryDelay": {"seconds": "7"}})), Some(7000));
+    assert_eq!(delay("", json!({"retryAfter": "PT7S"})), Some(7000));
     let until = "Mon, 01 Mar 2027 00:00:30 GMT";
     let dated = |date: &str| json!({"headers": {"Date": date, "Retry-After": until}});
     assert_eq!(delay("", dated("Sun, 28 Feb 2027 23:59:00 GMT")), Some(90_000));

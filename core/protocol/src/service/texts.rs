@@ -62,7 +62,14 @@ const LOGIN: &[&str] = &[
     "token has been invalidated",
     "expiredtokenexception",
     "security token included in the request is",
+    "permission_denied",
+    "invalid_grant",
+    "login required",
+    "must be logged in",
+    "failed to refresh token",
 ];
+/// Texts that are the whole message about a login.
+const NO_LOGIN: &[&str] = &["forbidden", "error: forbidden", "internal error: forbidden"];
 
 /// Texts about a request that the service would refuse again, whatever its status.
 const FINAL: &[&str] = &[
@@ -127,6 +134,8 @@ const OVERLOADED: &[&str] = &[
     "modelnotreadyexception",
     "modelstreamerrorexception",
     "is unable to process your request",
+    "serviceunavailableerror",
+    "server is busy",
 ];
 
 /// Texts about a lost connection to the service.
@@ -193,10 +202,18 @@ const CONNECTION: &[&str] = &[
     "net::err_",
     "error decoding response body",
     "stream ended with empty response",
+    "deadline_exceeded",
+    "deadline exceeded",
+    "network is unreachable",
+    "litellm.timeout",
+    "clientconnectorerror",
 ];
 
 /// Texts that are the whole message about a lost connection.
 const LOST: &[&str] = &["terminated", "typeerror: terminated", "internal error: terminated"];
+
+/// Texts that end a message about a lost connection. Go and curl report an answer that breaks off so.
+const BROKEN_OFF: &[&str] = &["unexpected eof"];
 
 /// Texts about the machine of the agent or a server of MCP, whose connections are not those of the model's service.
 const ELSEWHERE: &[&str] = &["mcp server", "mcp error", "no such file or directory"];
@@ -223,7 +240,7 @@ impl Texts<'_> {
     }
 
     pub(super) fn are_about_login(self) -> bool {
-        self.have(LOGIN)
+        self.have(LOGIN) || self.have_line(NO_LOGIN)
     }
 
     /// The service would refuse the request again.
@@ -245,7 +262,10 @@ impl Texts<'_> {
             "fetch failed" => self.0.matches("fetch failed").count() > self.0.matches("git fetch failed").count(),
             text => self.0.contains(text),
         };
-        self.have(OVERLOADED) || CONNECTION.iter().any(|text| is_lost(text)) || self.have_line(LOST)
+        self.have(OVERLOADED)
+            || CONNECTION.iter().any(|text| is_lost(text))
+            || self.have_line(LOST)
+            || self.end_with(BROKEN_OFF)
     }
 
     pub(super) fn name_service(self) -> bool {
@@ -254,6 +274,10 @@ impl Texts<'_> {
 
     pub(super) fn are_about_cancel(self) -> bool {
         self.have(CANCELLED)
+    }
+
+    fn end_with(self, texts: &[&str]) -> bool {
+        self.0.lines().any(|line| texts.iter().any(|text| line.trim_end_matches(['.', ' ']).ends_with(text)))
     }
 
     fn have_line(self, texts: &[&str]) -> bool {
