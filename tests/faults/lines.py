@@ -244,20 +244,20 @@ def ids() -> Iterator[Fault]:
         (OPEN, PROMPT, DRAIN, RESULT, PROMPT, RESULT, CLOSE),
         [[{"never_answer": True}, answer(MINE, '{"status":"tired"}')], [{"text": "b"}]],
     )
-    for name, raw in (
-        ("number", answer(MINE, "7")),
-        ("null", answer(MINE, "null")),
-        ("list", answer(MINE, "[]")),
-        ("nothing", line(f'{{"jsonrpc":"2.0","id":{MINE}}}')),
-        ("null_error", line(f'{{"jsonrpc":"2.0","id":{MINE},"error":null}}')),
+    unread = error("protocol_error", "answer to `prompt` can't be read")
+    for name, raw, outcome in (
+        ("number", answer(MINE, "7"), (step("drain", unread), step("result", unread))),
+        ("null", answer(MINE, "null"), (DRAIN, RESULT)),
+        ("list", answer(MINE, "[]"), (step("drain", unread), step("result", unread))),
+        ("nothing", line(f'{{"jsonrpc":"2.0","id":{MINE}}}'), (DRAIN, RESULT)),
+        ("null_error", line(f'{{"jsonrpc":"2.0","id":{MINE},"error":null}}'), (DRAIN, RESULT)),
     ):
         yield Fault(
             "an answer of another form",
             f"answer_of_{name}",
-            (OPEN, PROMPT, step("drain", error("protocol_error", "answer to `prompt` can't be read")),
-             step("result", error("protocol_error", "answer to `prompt` can't be read")), PROMPT, RESULT, CLOSE),
+            (OPEN, PROMPT, *outcome, PROMPT, RESULT, CLOSE),
             [[{"never_answer": True}, raw], [{"text": "b"}]],
-        )  # fmt: skip
+        )
     yield from orders()
 
 

@@ -36,12 +36,6 @@ pub enum TurnStatus {
 }
 
 impl TurnStatus {
-    /// Returns the status with this word. `None` if there is none.
-    pub(crate) fn named(word: &str) -> Option<Self> {
-        let all = [Self::Finished, Self::Cancelled, Self::MaxStepsReached, Self::Truncated, Self::Refused];
-        all.into_iter().find(|status| status.as_str() == word)
-    }
-
     /// Returns the word for the status: `finished`, `cancelled`, `max_steps_reached`, `truncated`, `refused`.
     ///
     /// # Examples

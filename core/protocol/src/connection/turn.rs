@@ -11,6 +11,7 @@ use super::tool_calls::{Record, is_unfinished};
 use super::{Connection, Output, Phase, SHOWN};
 use crate::budget::{Budget, Spent};
 use crate::dialect::Call;
+use crate::dialect::ends::status_of;
 use crate::dialect::shape::Shapes;
 use crate::error::{Error, Result, RpcErrorKind, local_error};
 use crate::json::object;
@@ -314,12 +315,13 @@ impl Connection {
         #[derive(Deserialize)]
         #[serde(expecting = "an object with a `status`")]
         struct Answer {
-            status: String,
+            status: Option<String>,
             stop_reason: Option<String>,
             steps: Option<i64>,
         }
         let outcome = outcome.and_then(|result| {
-            object::<Answer>(result.get()).map_err(|error| {
+            let answer = if result.get() == "null" { "{}" } else { result.get() };
+            object::<Answer>(answer).map_err(|error| {
                 // The reason may quote the unreadable value, whose length is not limited.
                 let [reason, answer]: [String; 2] =
                     [&*error.to_string(), result.get()].map(|text| text.chars().take(SHOWN).collect());
@@ -331,13 +333,21 @@ impl Connection {
         });
         match outcome {
             Ok(Answer { status: word, stop_reason, steps }) => {
-                let status = TurnStatus::named(&word).unwrap_or_else(|| {
-                    tracing::warn!(reason = self.shown(&word), "the turn ended for a reason that is not known");
-                    TurnStatus::Finished
+                let status = word.as_deref().and_then(status_of).unwrap_or_else(|| match &word {
+                    // A program that has cancelled the turn expects no other end.
+                    _ if self.is_cancelling() => TurnStatus::Cancelled,
+                    Some(word) => {
+                        tracing::warn!(reason = self.shown(word), "the turn ended for a reason that is not known");
+                        TurnStatus::Finished
+                    }
+                    None => {
+                        tracing::warn!("the agent ended the turn without a status");
+                        TurnStatus::Finished
+                    }
                 });
                 if let Some(turn) = &mut self.turn {
                     // Empty if the agent gave no reason.
-                    turn.stop_reason = Some(stop_reason.unwrap_or(word)).filter(|reason| !reason.is_empty());
+                    turn.stop_reason = stop_reason.or(word).filter(|reason| !reason.is_empty());
                 }
                 self.answered(status, steps, now);
             }

@@ -5,6 +5,7 @@ mod acp;
 mod agents;
 mod capabilities;
 mod config;
+pub(crate) mod ends;
 mod handshake;
 mod kimi_web;
 mod known;

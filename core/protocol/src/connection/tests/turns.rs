@@ -128,7 +128,7 @@ fn prompt_during_turn_is_refused() {
 #[test]
 fn unreadable_answer_ends_turn_only() {
     let mut peer = Peer::open();
-    for result in [json!({}), json!({"status": 5}), json!(null), json!([])] {
+    for result in [json!(7), json!([])] {
         peer.prompt(1);
         peer.answer("prompt", &result);
         assert_eq!(peer.trace(), ["turn 1 protocol_error"], "{result}");
@@ -136,6 +136,55 @@ fn unreadable_answer_ends_turn_only() {
     peer.prompt(2);
     peer.finish();
     assert_eq!(peer.trace(), ["2.0 TurnEnd", "turn 2 finished"]);
+}
+
+#[test]
+fn words_for_the_end_of_turn_are_those_of_all_agents() {
+    let cases = [
+        (json!({}), "finished", "cancelled"),
+        (json!(null), "finished", "cancelled"),
+        (json!({"status": null}), "finished", "cancelled"),
+        (json!({"status": 5}), "finished", "cancelled"),
+        (json!({"status": "finished"}), "finished", "finished"),
+        (json!({"status": "canceled"}), "cancelled", "cancelled"),
+        (json!({"status": "Aborted"}), "cancelled", "cancelled"),
+        (json!({"status": "interrupted"}), "cancelled", "cancelled"),
+        (json!({"status": "max_tokens"}), "truncated", "truncated"),
+        (json!({"status": "length"}), "truncated", "truncated"),
+        (json!({"status": "content_filter"}), "refused", "refused"),
+        (json!({"status": "refusal"}), "refused", "refused"),
+        (json!({"status": "maxTurnRequests"}), "max_steps_reached", "max_steps_reached"),
+        (json!({"status": "error"}), "finished", "cancelled"),
+        (json!({"status": "failed"}), "finished", "cancelled"),
+    ];
+    for (answer, end, after_cancel) in cases {
+        for (is_cancelled, end) in [(false, end), (true, after_cancel)] {
+            let mut peer = Peer::open();
+            peer.prompt(1);
+            if is_cancelled {
+                peer.connection.cancel(1, peer.now);
+                peer.answer("cancel", &json!({}));
+            }
+            peer.answer("prompt", &answer);
+            let result = std::iter::from_fn(|| peer.next_output()).find_map(|output| match output {
+                Output::TurnEnded { outcome, .. } => Some(outcome.expect("a result")),
+                _ => None,
+            });
+            let result = result.expect("an end");
+            assert_eq!(result.status.as_str(), end, "{answer} {is_cancelled}");
+            assert_eq!(result.stop_reason.as_deref(), answer["status"].as_str());
+        }
+    }
+}
+
+#[test]
+fn error_with_code_of_cancel_ends_cancelled_turn() {
+    let mut peer = Peer::open();
+    peer.prompt(1);
+    peer.connection.cancel(1, peer.now);
+    peer.answer("cancel", &json!({}));
+    peer.refuse("prompt", -32800);
+    assert_eq!(peer.trace().last().map(String::as_str), Some("turn 1 cancelled"));
 }
 
 #[test]
@@ -167,7 +216,7 @@ fn failed_turn_has_its_text() {
         error.expect("an error").result().map(|result| result.text.clone())
     };
     let half = Some("half".to_owned());
-    assert_eq!(fail(&|peer| peer.answer("prompt", &json!({"status": 5}))), half);
+    assert_eq!(fail(&|peer| peer.answer("prompt", &json!([5]))), half);
     assert_eq!(fail(&|peer| peer.connection.close(&Error::AgentExited(Default::default()))), half);
     assert_eq!(fail(&|peer| peer.connection.close(&Error::Timeout("too late".into()))), half);
 }

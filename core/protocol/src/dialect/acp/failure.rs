@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::Acp;
 use super::opening::UNAUTHORISED;
+pub(super) use crate::dialect::ends::in_snake_case;
 use crate::error::RpcErrorKind;
 use crate::jsonrpc::RpcFailure;
 use crate::messages::Json;
@@ -73,7 +74,8 @@ pub(super) fn of_answer(answer: &Json) -> Option<RpcFailure> {
     const CUT: [&str; 3] = ["cancel", "max_", "length"];
     let read = answer.to_value();
     let meta = read.get("_meta").and_then(Value::as_object).into_iter().flatten();
-    let reason = read.get("stopReason").and_then(Value::as_str).map(in_snake_case);
+    let reason = read.get("stopReason").or_else(|| read.get("stop_reason"));
+    let reason = reason.and_then(Value::as_str).map(in_snake_case);
     let is_cut = reason.is_some_and(|reason| CUT.iter().any(|start| reason.starts_with(start)));
     let mut all = read.as_object().into_iter().flatten().chain(meta).filter(|_| !is_cut);
     let (name, error, message) = all.find_map(|(name, error)| Some((name, error, error_text(name, error)?)))?;
@@ -93,20 +95,6 @@ fn error_text<'a>(name: &str, value: &'a Value) -> Option<&'a str> {
     let word = text.trim();
     let is_none = word.is_empty() || NONE.iter().any(|none| word.eq_ignore_ascii_case(none));
     (["error", "error_message"].contains(&&*name) && !is_none).then_some(text)
-}
-
-/// Returns a word such as `maxTokens` or `MAX-TOKENS` in the spelling of the protocol.
-pub(super) fn in_snake_case(word: &str) -> String {
-    let mut snake = String::with_capacity(word.len());
-    let mut was_lower = false;
-    for c in word.trim().chars() {
-        if c.is_ascii_uppercase() && was_lower {
-            snake.push('_');
-        }
-        was_lower = c.is_ascii_lowercase();
-        snake.push(if matches!(c, '-' | ' ') { '_' } else { c.to_ascii_lowercase() });
-    }
-    snake
 }
 
 /// Returns whether the agent refuses a prompt because another turn runs.

@@ -7,6 +7,7 @@ use super::config::Setting;
 use super::steering::Steer;
 use super::{Acp, CANCELLED, failure};
 use crate::dialect::Incoming;
+use crate::dialect::ends::status_of;
 use crate::json::object;
 use crate::jsonrpc::RpcFailure;
 use crate::messages::Json;
@@ -88,9 +89,15 @@ pub(super) fn stopped(answer: &Json, is_cancelled: bool) -> Json {
     #[serde(rename_all = "camelCase")]
     struct Stopped {
         stop_reason: Option<String>,
+        /// The same in the spelling of other agents.
+        #[serde(rename = "stop_reason")]
+        snake: Option<String>,
     }
-    let read =
-        if answer.get() == "null" { Ok(None) } else { object(answer.get()).map(|read: Stopped| read.stop_reason) };
+    let read = if answer.get() == "null" {
+        Ok(None)
+    } else {
+        object(answer.get()).map(|read: Stopped| read.stop_reason.or(read.snake))
+    };
     let stop_reason = match read {
         Ok(Some(stop_reason)) => stop_reason,
         Ok(None) => {
@@ -101,21 +108,12 @@ pub(super) fn stopped(answer: &Json, is_cancelled: bool) -> Json {
         }
         Err(_) => return answer.clone(),
     };
-    let word = failure::in_snake_case(&stop_reason);
-    let status = match &*word {
-        // Some agents end a turn that they have stopped as if it were complete.
-        "end_turn" if is_cancelled => "cancelled",
-        "end_turn" => "finished",
-        "max_tokens" => "truncated",
-        "max_turn_requests" => "max_steps_reached",
-        "refusal" => "refused",
-        _ if is_cancelled => "cancelled",
-        // Words of other agents and of models' services.
-        "length" | "max_output_tokens" | "model_context_window_exceeded" => "truncated",
-        "max_turns" | "max_steps" => "max_steps_reached",
-        "content_filter" | "content_filtered" | "refused" => "refused",
-        "aborted" | "canceled" | "cancelled" | "interrupted" => "cancelled",
-        _ => &*stop_reason,
+    let is_certain = ["max_tokens", "max_turn_requests", "refusal"].contains(&&*failure::in_snake_case(&stop_reason));
+    let status = match status_of(&stop_reason) {
+        // Some agents end a turn that they have stopped as if it were complete, or with a word of their own.
+        _ if is_cancelled && !is_certain => "cancelled",
+        Some(status) => status.as_str(),
+        None => &*stop_reason,
     };
     Json::from(json!({"status": status, "stop_reason": stop_reason}))
 }
