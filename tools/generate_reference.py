@@ -125,6 +125,7 @@ with the protocols over which they are sent. [Requests](requests.md) are events,
 Field names are the same in the three languages, in snake case. An optional field that the agent leaves out is `None` in Python and
 Rust, and absent in Node. Fields that this version of the SDK does not know are kept, in `extra` (Node: among the other properties).
 An optional field whose value cannot be read counts as left out. Its value is kept in `extra` (Node: `JSON.stringify()` has it).
+Over ACP, texts and tool calls keep of the unknown fields only `_meta`.
 [Stream text and events](../guides/stream-a-turn.md) shows how to read them.
 
 ## Overview

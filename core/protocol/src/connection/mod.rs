@@ -57,6 +57,7 @@ pub use status::StatusChange;
 pub use text_run::TextRun;
 use tool_calls::ToolCalls;
 pub use tool_calls::{HandlerFailure, RejectedApproval, RejectedBy, ToolCallRecord};
+pub(crate) use tool_calls::{LATE, is_late};
 use turn::{ActiveTurn, QueuedPrompt};
 pub use turn::{StepTag, TurnKey, TurnLimits};
 

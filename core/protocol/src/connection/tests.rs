@@ -6,6 +6,7 @@ mod calls;
 mod cancel;
 mod costs;
 mod deltas;
+mod early;
 mod generated;
 mod handshake;
 mod order;

@@ -1,10 +1,14 @@
 //! Tool calls, merged from the pieces that the agent sends. Requests, results and the outcome of the turn refer to
 //! them. The memory is bounded, however much an agent sends.
 
+mod early;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use self::early::EarlyResults;
+pub(crate) use self::early::{LATE, is_late};
 use self::record::cut;
 pub use self::record::{HandlerFailure, RejectedApproval, RejectedBy, ToolCallRecord};
 pub(super) use self::record::{Record, short};
@@ -61,6 +65,7 @@ struct Stream {
 pub(super) struct ToolCalls {
     /// By agent. The turn's own agent is the empty string.
     streams: HashMap<String, Stream>,
+    early: EarlyResults,
     open: usize,
     size: usize,
 }
@@ -99,8 +104,12 @@ impl ToolCalls {
             }
             Event::ToolResult(result) => {
                 let Some((known, complete, place)) = self.end(agent, &result.tool_call_id, present.details) else {
+                    if let Some(record) = present.record.as_deref().filter(|_| !is_unfinished(result)) {
+                        self.early.keep(agent, result, record);
+                    }
                     return 0;
                 };
+                self.early.forget(agent, &result.tool_call_id);
                 if let (Some(record), Some(place)) = (&mut present.record, place) {
                     let duration = present.now.saturating_duration_since(complete);
                     let end = (!is_unfinished(result)).then_some((result.return_value.is_error, duration));
@@ -133,6 +142,12 @@ impl ToolCalls {
     }
 
     fn begin(&mut self, agent: &str, call: &ToolCall, present: &mut Present<'_>) {
+        if is_late(call) {
+            if let Some(record) = &mut present.record {
+                record.complete(call);
+            }
+            return;
+        }
         let name = &call.function.name;
         let place = match self.streams.get(agent).and_then(|stream| stream.open.get(&call.id)) {
             // The agent announces the call again.
@@ -281,9 +296,11 @@ impl ToolCalls {
     /// Removes the calls, because the turn or the replay has ended. Calls without a result stay unfinished in the
     /// record.
     pub(super) fn clear(&mut self, mut record: Option<&mut Record>) {
-        for stream in std::mem::take(&mut self.streams).into_values() {
+        for (agent, stream) in std::mem::take(&mut self.streams) {
             for (id, mut open) in stream.open {
-                if let (Some(record), Some(place)) = (&mut record, open.record) {
+                if let (Some(record), Some(place)) = (&mut record, open.record)
+                    && !self.early.end(&agent, &id, &mut open, record)
+                {
                     let known = open.known(&id);
                     record.keep_arguments(place, &known);
                 }

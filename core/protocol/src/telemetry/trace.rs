@@ -7,6 +7,7 @@ use super::content::{MAX_TEXT, call_part, cut, cut_at, output_messages, text_par
 use super::{
     Attributes, Identity, Op, Sink, SpanError, SpanKind, SpanStart, TurnSpan, Value, named, names, next_span, seconds,
 };
+use crate::connection::is_late;
 use crate::connection::{PromptResult, TurnStatus};
 use crate::error::{Error, Result};
 use crate::messages::{
@@ -176,6 +177,7 @@ impl TurnTrace {
                     self.finish_chat(agent, usage, update.message_id.as_deref(), scribe);
                 }
             }
+            Event::ToolCall(call) if is_late(call) => {}
             Event::ToolCall(call) => self.begin_call(agent, call, scribe),
             Event::ToolResult(result) => self.end_call(agent, result, scribe),
             Event::ToolCallRequest(call) => self.begin_request(call, scribe),

@@ -255,7 +255,7 @@ impl Record {
         }
     }
 
-    fn take_room(&mut self, size: usize) -> bool {
+    pub(super) fn take_room(&mut self, size: usize) -> bool {
         let fits = size <= MAX_KEPT - self.kept;
         if fits {
             self.kept += size;

@@ -199,17 +199,25 @@ pub(super) fn text(content: &[ToolCallContent]) -> Option<String> {
 /// Returns the output of a tool: the content that the agent displays, or else its raw output, whose form differs
 /// between agents.
 pub(super) fn output(raw: Option<Value>, content: Vec<ToolCallContent>) -> Content {
+    output_and_rest(raw, content).0
+}
+
+/// Returns the output of a tool, and its raw output if that is not the output and says something else.
+pub(super) fn output_and_rest(raw: Option<Value>, content: Vec<ToolCallContent>) -> (Content, Option<Value>) {
     let mut parts = parts(content);
-    match (parts.pop(), raw) {
+    let raw = raw.filter(|raw| !raw.is_null());
+    let output = match (parts.pop(), &raw) {
         (Some(ContentPart::Text(only)), _) if parts.is_empty() => Content::Text(only.text),
         (Some(last), _) => {
             parts.push(last);
             Content::Parts(parts)
         }
-        (None, Some(Value::String(text))) => Content::Text(text),
-        (None, None | Some(Value::Null)) => Content::Text(String::new()),
-        (None, Some(raw)) => Content::Text(raw.to_string()),
-    }
+        (None, None) => Content::Text(String::new()),
+        (None, Some(Value::String(text))) => return (Content::Text(text.clone()), None),
+        (None, Some(raw)) => return (Content::Text(raw.to_string()), None),
+    };
+    let rest = raw.filter(|raw| raw.as_str().is_none_or(|text| text.trim() != output.text().trim()));
+    (output, rest)
 }
 
 #[cfg(test)]
@@ -284,6 +292,10 @@ mod tests {
         assert_eq!(output(None, vec![text("shown")]), Content::from("shown"));
         assert_eq!(output(Some(json!({"n": 1})), vec![]), Content::from("{\"n\":1}"));
         assert_eq!(output(Some(Value::Null), vec![]), Content::from(""));
+        let rest = |raw: Value| output_and_rest(Some(raw), vec![text("shown")]).1;
+        assert_eq!((rest(json!("shown\n")), rest(json!(null))), (None, None));
+        assert_eq!(rest(json!({"stderr": "SEGFAULT"})), Some(json!({"stderr": "SEGFAULT"})));
+        assert_eq!(output_and_rest(Some(json!({"n": 1})), vec![]).1, None);
         let both = output(Some(json!("raw")), vec![text("shown"), image()]);
         let parts = vec![ContentPart::text("shown"), ContentPart::image_url("data:image/png;base64,AAAA")];
         assert_eq!(both, Content::from(parts));

@@ -1,6 +1,7 @@
 //! Kimi Code 2.1.0, and agents of others, as they were recorded (`tests/recorded`): what it said is read, and what it was told is written, to the
 //! byte but for the order of fields.
 
+mod completed;
 mod config;
 mod decisions;
 mod forms;

@@ -18,6 +18,7 @@ use crate::json::parsed_object;
 use crate::messages::{DisplayBlock, Event};
 
 mod arguments;
+mod completed;
 mod description;
 mod late;
 mod lifecycle;
@@ -84,6 +85,8 @@ struct Call {
     is_announced: bool,
     /// Whether an announcement itself has come.
     is_called: bool,
+    /// Whether its arguments came after its end. They may be those of another call with the same id.
+    is_completed_late: bool,
     /// Whether a request has named another tool, or other arguments.
     is_restated: bool,
     title: Option<String>,

@@ -372,7 +372,14 @@ fn other_arguments_after_end() {
     let mut updated = Decided::new();
     updated.update(update(json!({"rawInput": good, "status": "completed"})));
     updated.call(json!({"rawInput": bad}));
-    for mut session in [announced, updated] {
+    // The call may be another one than that which has ended without arguments.
+    let mut completed = Decided::new();
+    completed.call(json!({"status": "completed"}));
+    completed.update(update(json!({"rawInput": bad})));
+    let mut described = Decided::new();
+    described.update(update(json!({"status": "completed"})));
+    described.call(json!({"rawInput": bad}));
+    for mut session in [announced, updated, completed, described] {
         assert_eq!(session.ask(json!({"rawInput": good})).selected, None);
     }
     // What an agent repeats after the end says nothing new.

@@ -247,6 +247,15 @@ fn stop_reason_decides_turn_end() {
         player.hear(&answer(2, json!({"stopReason": reason})));
         assert!(player.trace.last().is_some_and(|last| last.starts_with(end)), "{reason}: {:?}", player.trace);
     }
+    for (result, end) in [
+        (json!({"stop_reason": "max_tokens"}), "turn truncated"),
+        (json!({"stop_reason": "max_tokens", "stopReason": "refusal"}), "turn refused"),
+        (json!({"stopReason": "error"}), "turn finished"),
+    ] {
+        let mut player = prompted();
+        player.hear(&answer(2, result));
+        assert!(player.trace.last().is_some_and(|last| last.starts_with(end)), "{:?}", player.trace);
+    }
     let mut player = prompted();
     let busy = json!({"code": -32600, "message": "busy", "data": {"code": "turn.agent_busy"}});
     player.hear(&json!({"jsonrpc": "2.0", "id": 2, "error": busy}).to_string());
@@ -499,6 +508,10 @@ proptest! {
                 match event {
                     Event::StepBegin(_) => steps += 1,
                     Event::ContentPart(ContentPart::Text(part)) => read.push_str(&part.text),
+                    Event::ToolCall(call) if call.extra.get("late").is_some() => {
+                        prop_assert!(ended.contains_key(&call.id), "{:?}", call);
+                        last = None;
+                    }
                     Event::ToolCall(call) => {
                         // A new call may have an old id.
                         ended.remove(&call.id);

@@ -49,10 +49,14 @@ impl Acp {
         &mut self,
         id: &str,
         name: &str,
-        fields: ToolCallUpdateFields,
+        mut fields: ToolCallUpdateFields,
         meta: Option<&acp::Meta>,
         all: &mut Vec<Incoming>,
     ) {
+        if self.complete_ended(id, Some(name), &fields, all) {
+            return;
+        }
+        self.complete_begun(id, name, &mut fields, all);
         // After the end of a call, an announcement of its id is a new call, unless it is late or says again that the call has ended.
         let is_same =
             |call: &&mut Call| !call.ended || (is_end(&fields) || !call.is_announced) && !call.has_other_input(&fields);
@@ -104,6 +108,10 @@ impl Acp {
         self.announce(id, fields.title.as_deref(), all);
         let Some(call) = self.tools.find(id) else { return };
         if call.ended {
+            if self.complete_ended(id, None, &fields, all) {
+                return;
+            }
+            let Some(call) = self.tools.find(id) else { return };
             // Other arguments after the end are those of a new call.
             if call.has_other_input(&fields) && !is_end(&fields) {
                 let name = fields.title.clone().unwrap_or_else(|| call.name.clone());

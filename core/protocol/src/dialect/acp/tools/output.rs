@@ -53,7 +53,10 @@ impl Call {
         let meta = call.meta.take();
         let shown = call.raw_output.take();
         let raw_output = if shown.is_some() && !raw_output.as_ref().is_some_and(has_text) { shown } else { raw_output };
-        let output = content::output(raw_output, content);
+        let (output, rest) = content::output_and_rest(raw_output, content);
+        if let Some(rest) = rest {
+            extras.insert("rawOutput".to_owned(), rest);
+        }
         call.reported_end = ReportedEnd::new(failed, &output);
         let mut result = ToolResult {
             tool_call_id: call.id.clone(),

@@ -47,11 +47,13 @@ impl Acp {
         let raw = fields.raw_input.as_ref().filter(|raw| !is_blank(raw) && !raw.is_null());
         // A title alone makes no call one of the program's tools.
         let names_own = fields.title.as_deref().is_some_and(|title| self.own_tool(title).is_some());
+        let is_completed_late = self.tools.find(id).is_some_and(|call| call.is_completed_late);
         let Some(call) = self.tools.find(id).filter(|call| !call.ended) else {
             let name = name.or_else(|| fields.title.clone()).unwrap_or_default();
             let arguments = raw.map(|raw| whole_arguments(raw, None)).unwrap_or_default();
             let mut call = Call { id: id.to_owned(), name: name.clone(), called: raw.is_some(), ..Call::default() };
             (call.is_announced, call.is_asked) = (true, true);
+            call.details.is_incomplete = is_completed_late;
             call.blank = fields.raw_input.as_ref().is_some_and(is_blank);
             call.arguments.clone_from(&arguments);
             call.describe(fields);
