@@ -227,7 +227,7 @@ message! {
     /// An approval request has been resolved, by the program or by the agent.
     ApprovalResponse since "1.1" {
         /// The id of the request.
-        request_id or number: String,
+        request_id: String,
         /// The decision.
         response: ApprovalKind,
         /// The feedback of a rejection.

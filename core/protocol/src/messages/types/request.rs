@@ -8,7 +8,7 @@ message! {
     /// The agent asks for approval of an action.
     ApprovalRequest since "1.0" adds tool_call {
         /// The id of the request.
-        id or number: String,
+        id: String,
         /// The id of the tool call.
         tool_call_id or number: String,
         /// The name of the tool that asks.
@@ -44,7 +44,7 @@ message! {
     /// The agent asks the user one or more questions.
     QuestionRequest since "1.3" {
         /// The id of the request.
-        id or number: String,
+        id: String,
         /// The id of the tool call that asks.
         tool_call_id or number: String,
         /// The questions.
@@ -80,7 +80,7 @@ message! {
     /// The agent calls a hook of the program.
     HookRequest since "1.8" {
         /// The id of the request.
-        id or number: String,
+        id: String,
         /// The id of the hook in this session.
         subscription_id: String,
         /// The hook's event, for example `PreToolUse`.
