@@ -6,8 +6,10 @@
 
 mod extensions;
 mod login;
+mod permissions;
 mod records;
 mod stored;
+mod updates;
 mod words;
 
 #[cfg(test)]
@@ -17,14 +19,14 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 
-use super::super::history::{History, Record};
-use super::super::types::{Failure, Incoming, Outcome};
-use super::{Server, Sessions, Turn, write_line};
-use crate::messages::Event;
+use super::super::history::History;
+use super::super::types::{Failure, Incoming};
+use super::{Server, Sessions, Turn};
 use extensions::STEERING;
+use permissions::Asked;
 use records::Records;
 pub(super) use words::text_of;
-use words::{chunk, content, diff, ended, form, kind_of, past, plan, plan_of, plan_text, text_block};
+use words::{content, kind_of, past, text_block};
 
 const MODES: [(&str, &str); 4] = [("default", "Default"), ("plan", "Plan"), ("auto", "Auto"), ("yolo", "YOLO")];
 const INVALID_REQUEST: i64 = -32600;
@@ -66,27 +68,6 @@ struct Session {
     mode: String,
     model: String,
     thinking: String,
-}
-
-/// A request without an answer.
-#[derive(Debug)]
-struct Asked {
-    number: u64,
-    /// The server's own id of the request.
-    rpc_id: String,
-    call: String,
-    choice: Choice,
-}
-
-#[derive(Debug)]
-enum Choice {
-    Approval,
-    /// The question, and the choices.
-    Question(String, Vec<String>),
-    /// A form: the questions, by property.
-    Form(Vec<(String, String)>),
-    /// A request that the protocol does not have.
-    Unknown,
 }
 
 #[derive(Debug)]
@@ -189,80 +170,6 @@ impl Acp {
         self.calls.iter().rev().find(|call| call.id == id).map_or(id, |call| &*call.shown).to_owned()
     }
 
-    /// Converts an event to any number of updates.
-    fn updates(&mut self, kind: &str, payload: &Value) -> Vec<Value> {
-        match kind {
-            "TurnBegin" => {
-                self.calls.clear();
-                let input = text_of(&payload["user_input"]);
-                let Some(session) = self.session.as_ref().filter(|it| self.sessions.title(&it.id).is_none()) else {
-                    return Vec::new();
-                };
-                self.sessions.name(&session.id, &input);
-                vec![json!({"sessionUpdate": "session_info_update", "title": input})]
-            }
-            "ContentPart" => chunk(payload).into_iter().collect(),
-            "ToolCall" => {
-                let name = payload["function"]["name"].as_str().unwrap_or_default().to_owned();
-                let id = payload["id"].as_str().unwrap_or_default().to_owned();
-                let arguments = payload["function"]["arguments"].as_str().unwrap_or_default().to_owned();
-                let before = self.calls.iter().filter(|call| call.id == id).count();
-                let shown = if before == 0 { id.clone() } else { format!("{id}__{}", before + 1) };
-                let title = if name == "AskUserQuestion" { "Asking user questions".to_owned() } else { name.clone() };
-                let call = Call { title, id, shown, name, arguments, begun: false, waits: false };
-                let mut updates =
-                    vec![json!({"sessionUpdate": "tool_call", "toolCallId": call.shown, "title": call.name,
-                    "kind": kind_of(&call.name), "status": "pending", "content": [text_block("")]})];
-                if !call.arguments.is_empty() {
-                    updates.push(Self::arguments(&call));
-                }
-                self.calls.push(call);
-                updates
-            }
-            "ToolCallPart" => {
-                let Some(call) = self.calls.last_mut() else { return Vec::new() };
-                call.arguments.push_str(payload["arguments_part"].as_str().unwrap_or_default());
-                vec![Self::arguments(call)]
-            }
-            "ToolResult" => {
-                let id = payload["tool_call_id"].as_str().unwrap_or_default();
-                self.waits(id, false);
-                let mut updates: Vec<Value> = self.begin(id).into_iter().collect();
-                updates.push(ended(&self.shown(id), &payload["return_value"]));
-                updates.extend(plan_of(&payload["return_value"]));
-                updates
-            }
-            "Plan" => plan(payload, self.has_plans).into_iter().collect(),
-            "PlanDisplay" if self.has_plans => vec![plan_text(payload)],
-            "StatusUpdate" => {
-                if let Some(tokens) = payload["context_tokens"].as_i64() {
-                    self.context = Some((tokens, payload["max_context_tokens"].as_i64().unwrap_or(0)));
-                }
-                let mut updates = match payload["plan_mode"].as_bool() {
-                    Some(on) => self.enter(if on { "plan" } else { "default" }),
-                    None => Vec::new(),
-                };
-                if payload["cost"].is_object() {
-                    let (used, size) = self.context.unwrap_or_default();
-                    let cost = json!({"amount": payload["cost"]["amount"], "currency": payload["cost"]["currency"]});
-                    updates.push(json!({"sessionUpdate": "usage_update", "used": used, "size": size, "cost": cost}));
-                }
-                updates
-            }
-            _ if Event::EVENT_TYPES.contains(&kind) => Vec::new(),
-            _ => {
-                if kind == "subagent_update" {
-                    self.subagents.extend(payload["sessionId"].as_str().map(str::to_owned));
-                }
-                let mut update = json!({"sessionUpdate": kind});
-                if let (Some(update), Some(payload)) = (update.as_object_mut(), payload.as_object()) {
-                    update.extend(payload.clone());
-                }
-                vec![update]
-            }
-        }
-    }
-
     fn enter(&mut self, mode: &str) -> Vec<Value> {
         if let Some(session) = &mut self.session {
             mode.clone_into(&mut session.mode);
@@ -271,53 +178,6 @@ impl Acp {
             json!({"sessionUpdate": "current_mode_update", "currentModeId": mode}),
             json!({"sessionUpdate": "config_option_update", "configOptions": self.options()}),
         ]
-    }
-
-    /// Returns the permission request. `None` if ACP has no such request.
-    fn permission(&mut self, kind: &str, payload: &Value) -> Option<(Choice, Vec<Value>, Value)> {
-        let call = payload["tool_call_id"].as_str().unwrap_or_default();
-        let shown = self.shown(call);
-        let found = self.calls.iter_mut().rev().find(|known| known.id == call);
-        let name = found.as_ref().map_or_else(|| payload["sender"].as_str().unwrap_or_default(), |call| &*call.name);
-        let mut about = json!({"toolCallId": shown, "title": name});
-        match kind {
-            "ApprovalRequest" => {
-                let description = payload["description"].as_str().unwrap_or_default();
-                let mut content: Vec<Value> =
-                    payload["display"].as_array().into_iter().flatten().filter_map(diff).collect();
-                content.push(text_block(&format!("Requesting approval to {description}")));
-                about["content"] = json!(content);
-                if let (Some(about), Some(given)) = (about.as_object_mut(), payload["tool_call"].as_object()) {
-                    about.extend(given.clone());
-                }
-                if let Some(call) = found {
-                    description.clone_into(&mut call.title);
-                    call.waits = true;
-                }
-                let option = |id, name, kind| json!({"optionId": id, "name": name, "kind": kind});
-                let options = vec![
-                    option("approve_once", "Approve once", "allow_once"),
-                    option("approve_always", "Approve for this session", "allow_always"),
-                    option("reject", "Reject", "reject_once"),
-                ];
-                Some((Choice::Approval, options, about))
-            }
-            "QuestionRequest" => {
-                // The real agent sends only the first of several questions.
-                let question = payload["questions"].get(0)?;
-                let text = question["question"].as_str().unwrap_or_default();
-                about["content"] = json!([text_block(text)]);
-                let label = |option: &Value| option["label"].as_str().unwrap_or_default().to_owned();
-                let labels: Vec<String> = question["options"].as_array().into_iter().flatten().map(label).collect();
-                let numbered = labels.iter().enumerate();
-                let mut options: Vec<Value> = numbered
-                    .map(|(i, name)| json!({"optionId": format!("q0_opt_{i}"), "name": name, "kind": "allow_once"}))
-                    .collect();
-                options.push(json!({"optionId": "q0_skip", "name": "Skip", "kind": "reject_once"}));
-                Some((Choice::Question(text.to_owned(), labels), options, about))
-            }
-            _ => None,
-        }
     }
 }
 
@@ -522,169 +382,5 @@ impl Server {
         let updates = self.acp.enter(mode);
         self.tell(updates);
         Ok(())
-    }
-
-    /// Reads an answer.
-    fn acp_answer(&mut self, number: u64, message: &Map<String, Value>) -> Option<Incoming> {
-        let place = self.acp.asked.iter().position(|asked| asked.number == number);
-        let Some(asked) = place.map(|place| self.acp.asked.remove(place)).filter(|it| self.take_pending(&it.rpc_id))
-        else {
-            self.unasked += 1;
-            return None;
-        };
-        let outcome = match message.get("error").filter(|error| !error.is_null()) {
-            Some(error) => {
-                let text = error["message"].as_str().unwrap_or_default();
-                Err(Failure { code: error["code"].as_i64().unwrap_or(0), message: text.to_owned(), data: None })
-            }
-            None => {
-                let result = message.get("result").cloned().unwrap_or_default();
-                let chosen = result["outcome"]["optionId"].as_str().unwrap_or_default();
-                Ok(match asked.choice {
-                    Choice::Approval => {
-                        self.acp.waits(&asked.call, !chosen.starts_with("approve"));
-                        let response = match chosen {
-                            "approve_once" => "approve",
-                            "approve_always" => "approve_for_session",
-                            _ => "reject",
-                        };
-                        json!({"request_id": asked.rpc_id, "response": response})
-                    }
-                    Choice::Question(question, labels) => {
-                        let number = chosen.strip_prefix("q0_opt_").and_then(|number| number.parse::<usize>().ok());
-                        let answer = number.and_then(|number| labels.get(number));
-                        let answers = answer.map(|label| (question, json!(label)));
-                        json!({"request_id": asked.rpc_id, "answers": Map::from_iter(answers)})
-                    }
-                    Choice::Form(questions) => {
-                        let answer = |(property, question): (String, String)| {
-                            let chosen = result["content"].get(&property)?;
-                            let label = |value: &Value| value.as_str().map(str::to_owned);
-                            let all = chosen.as_array().map(|all| all.iter().filter_map(label).collect::<Vec<_>>());
-                            Some((question, json!(all.map(|all| all.join(",")).or_else(|| label(chosen))?)))
-                        };
-                        let given = questions.into_iter().filter(|_| result["action"] == "accept");
-                        let answers: Map<String, Value> = given.filter_map(answer).collect();
-                        json!({"request_id": asked.rpc_id, "answers": answers})
-                    }
-                    Choice::Unknown => result,
-                })
-            }
-        };
-        if !asked.call.is_empty() && self.turn.is_some() && outcome.is_ok() {
-            let begun = self.acp.begin(&asked.call);
-            self.tell(begun.into_iter().collect());
-        }
-        Some(Incoming::Answer(asked.rpc_id, outcome))
-    }
-
-    /// Writes an event or a request.
-    pub(super) fn record_acp(&mut self, record: &Record) {
-        self.acp.records.event(&record.kind, &record.payload);
-        let Some(rpc_id) = &record.request_id else {
-            if record.kind == "SubagentEvent" {
-                return self.tell_of_subagent(&record.payload);
-            }
-            let updates = self.acp.updates(&record.kind, &record.payload);
-            return self.tell(updates);
-        };
-        let call = record.payload["tool_call_id"].as_str().unwrap_or_default().to_owned();
-        if record.kind == "QuestionRequest" {
-            let begun = self.acp.begin(&call);
-            self.tell(begun.into_iter().collect());
-        }
-        let of_subagent = record.payload["agent_id"].as_str().filter(|id| self.acp.has_subagent(id));
-        let session = of_subagent.or_else(|| self.acp.session().map(|(id, ..)| id)).map(str::to_owned);
-        let form = (self.acp.has_forms && record.kind == "QuestionRequest").then(|| form(&record.payload["questions"]));
-        let permission = if form.is_some() { None } else { self.acp.permission(&record.kind, &record.payload) };
-        let (choice, method, params) = match (form, permission) {
-            (Some((questions, message, schema)), _) => {
-                let params = json!({"sessionId": session, "toolCallId": self.acp.shown(&call), "mode": "form",
-                    "message": message, "requestedSchema": schema});
-                (Choice::Form(questions), "elicitation/create", params)
-            }
-            (None, Some((choice, options, about))) => {
-                let params = json!({"sessionId": session, "options": options, "toolCall": about});
-                (choice, "session/request_permission", params)
-            }
-            (None, None) if record.kind.starts_with("fs/") || record.kind.starts_with("terminal/") => {
-                let mut params = record.payload.clone();
-                if let Some(fields) = params.as_object_mut() {
-                    fields.shift_remove("id");
-                    fields.shift_insert(0, "sessionId".to_owned(), json!(session));
-                }
-                (Choice::Unknown, &*record.kind, params)
-            }
-            (None, None) => (Choice::Unknown, &*record.kind, record.payload.clone()),
-        };
-        let number = self.acp.sessions.ask(self.acp.agent);
-        self.acp.asked.push(Asked { number, rpc_id: rpc_id.clone(), call, choice });
-        write_line(&mut self.output, &json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params}));
-    }
-
-    /// Sends nothing for a closed session.
-    fn tell(&mut self, updates: Vec<Value>) {
-        let Some(session) = self.acp.session().map(|(id, ..)| id.to_owned()) else { return };
-        self.tell_in(&session, updates);
-    }
-
-    fn tell_in(&mut self, session: &str, updates: Vec<Value>) {
-        for update in updates {
-            let params = json!({"sessionId": session, "update": update});
-            write_line(&mut self.output, &json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
-        }
-    }
-
-    /// Answers the prompt, and then reports the size of the context.
-    pub(super) fn finish_acp(&mut self, id: &str, outcome: Outcome) {
-        self.acp.asked.clear();
-        if let Some((session, ..)) = self.acp.session() {
-            self.acp.sessions.keep(session, self.history.records());
-        }
-        self.acp.records.end(&outcome);
-        let reason = match &outcome {
-            Outcome::Finished => "end_turn",
-            Outcome::Other(word) if word == "truncated" => "max_tokens",
-            Outcome::Other(word) if word == "refused" => "refusal",
-            Outcome::Other(word) => word,
-            // Kimi Code reports it in the session's files only.
-            Outcome::MaxStepsReached(_) if self.acp.records.is_open() => "end_turn",
-            Outcome::MaxStepsReached(_) => "max_turn_requests",
-            Outcome::Cancelled => {
-                self.tell_not_run();
-                "cancelled"
-            }
-            // A failed request for a file or terminal is not an error of the turn.
-            Outcome::Failed(failure) if failure.code == -32003 => "end_turn",
-            Outcome::Failed(failure) => {
-                let mut failure = failure.clone();
-                if matches!(failure.code, -32001 | -32004) {
-                    let message = format!("Authentication required: {}", failure.message);
-                    failure = Failure { code: UNAUTHORISED, message, data: failure.data };
-                }
-                self.respond_failure(Some(id), &failure);
-                return self.tell_context();
-            }
-        };
-        self.respond(id, json!({"stopReason": reason}));
-        self.tell_context();
-    }
-
-    fn tell_context(&mut self) {
-        if let Some((used, size)) = self.acp.context {
-            self.tell(vec![json!({"sessionUpdate": "usage_update", "used": used, "size": size})]);
-        }
-    }
-
-    /// Calls whose turn was cancelled before they were allowed.
-    fn tell_not_run(&mut self) {
-        let waiting: Vec<_> = self.acp.calls.iter().filter(|call| call.waits).map(|call| call.id.clone()).collect();
-        for id in waiting {
-            let begun = self.acp.begin(&id);
-            let name = self.acp.calls.iter().rev().find(|call| call.id == id).map_or("", |call| &*call.name);
-            let text = format!("Tool \"{name}\" was not run because the approval request was cancelled.");
-            let result = ended(&self.acp.shown(&id), &json!({"is_error": true, "output": text}));
-            self.tell(begun.into_iter().chain([result]).collect());
-        }
     }
 }

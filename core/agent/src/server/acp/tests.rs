@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
-use super::super::super::types::Profile;
+use super::super::super::types::{Outcome, Profile};
 use super::*;
 
 fn server() -> Server {
