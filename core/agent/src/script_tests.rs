@@ -1,4 +1,5 @@
 use super::*;
+use crate::dialect::WireVersion;
 
 fn script(value: Value) -> Result<Script, Wrong> {
     Script::from_value(&value)
