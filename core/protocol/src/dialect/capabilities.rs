@@ -24,7 +24,7 @@ const HAVING: [(&str, &str); 4] = [
     ("steer", "Claude Code, Codex, kimi-cli, and Kimi Code with the dialect \"kimi-web\""),
     ("replay", "kimi-cli, and Kimi Code with the dialect \"kimi-web\""),
     ("undo", "Kimi Code with the dialect \"kimi-web\""),
-    ("fork", "Claude Code, Kimi Code and OpenCode"),
+    ("fork", "Claude Code, Codex, Kimi Code, Mistral Vibe and OpenCode"),
 ];
 
 /// The agent's capabilities, by its handshake and version. A call without its capability fails with

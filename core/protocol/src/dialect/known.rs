@@ -82,8 +82,16 @@ pub(super) fn refuses_mcp_commands(server: Option<&ServerInfo>) -> bool {
     })
 }
 
+/// Agents that accept MCP servers that a command starts, and do not start them, by the names that they send.
+const IGNORE_MCP_COMMANDS: [&str; 1] = ["cline"];
+
+/// Returns whether the agent does not start the MCP servers of a session.
+pub(super) fn ignores_mcp_commands(server: Option<&ServerInfo>) -> bool {
+    server.is_some_and(|server| IGNORE_MCP_COMMANDS.contains(&&*server.name))
+}
+
 /// Agents that report the tokens of a turn over ACP, by the names that they send. ACP itself has no place for tokens.
-const REPORT_TOKENS: [&str; 5] = ["Claude Agent", "Gemini CLI", "Mistral Vibe", "OpenCode", "Qwen Code"];
+const REPORT_TOKENS: [&str; 6] = ["Claude Agent", "Codex", "Gemini CLI", "Mistral Vibe", "OpenCode", "Qwen Code"];
 
 /// Whether the agent reports the tokens of a turn over ACP.
 pub(super) fn reports_tokens(server: Option<&ServerInfo>) -> bool {

@@ -157,9 +157,11 @@ impl Acp {
         if !self.offers.sse && mcp_servers.iter().any(|server| matches!(server, acp::McpServer::Sse(_))) {
             return Err(self.unsupported("MCP servers over SSE"));
         }
-        if known::refuses_mcp_commands(self.server.as_ref())
-            && mcp_servers.iter().any(|server| matches!(server, acp::McpServer::Stdio(_)))
-        {
+        let has_commands = mcp_servers.iter().any(|server| matches!(server, acp::McpServer::Stdio(_)));
+        if has_commands && known::ignores_mcp_commands(self.server.as_ref()) {
+            return Err(self.unsupported("MCP servers that a command starts; configure the server in the agent"));
+        }
+        if has_commands && known::refuses_mcp_commands(self.server.as_ref()) {
             return Err(self.unsupported(
                 "MCP servers that a command starts; install a release before 0.37 or after 0.38, or use a server over HTTP",
             ));

@@ -92,7 +92,7 @@ fn mcp_servers_need_their_capability() {
 }
 
 #[test]
-fn stdio_server_with_old_release_is_unsupported() {
+fn stdio_server_that_is_not_started_is_unsupported() {
     let command = acp::McpServer::Stdio(acp::McpServerStdio::new("a", "mcp-a"));
     let http = acp::McpServer::Http(acp::McpServerHttp::new("a", "http://127.0.0.1:1/"));
     let opened = |server: &acp::McpServer, name: &str, version: &str| {
@@ -113,6 +113,9 @@ fn stdio_server_with_old_release_is_unsupported() {
         assert_eq!(opened(&http, "Kimi Code CLI", version).0[0]["method"], "session/new");
         assert_eq!(opened(&command, "Other", version).0[0]["method"], "session/new");
     }
+    let expected = "not opened: unsupported: cline 3.0.65 (ACP 1) does not support MCP servers that a command starts; configure \
+                    the server in the agent";
+    assert_eq!(opened(&command, "cline", "3.0.65"), (vec![], vec![expected.to_owned()]));
     for version in ["0.36.0", "0.39.0", "2.1.0", "of today"] {
         assert_eq!(opened(&command, "Kimi Code CLI", version).0[0]["method"], "session/new", "{version}");
     }

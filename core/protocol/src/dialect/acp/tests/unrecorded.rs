@@ -70,7 +70,7 @@ fn session_fork_needs_capability() {
         player.trace,
         [
             "not opened: unsupported: fake 1 (ACP 1) does not support `fork`; check `session.capabilities.fork` before; it \
-          works with Claude Code, Kimi Code and OpenCode"
+          works with Claude Code, Codex, Kimi Code, Mistral Vibe and OpenCode"
         ]
     );
 }
