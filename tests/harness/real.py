@@ -61,14 +61,18 @@ def kimi_code_configuration(base_url: str) -> dict[str, Any]:
 
 
 def toml(data: dict[str, Any], above: str = "") -> str:
-    """Of texts, numbers, truths, lists of them, and tables; JSON's spelling of those is TOML's, too."""
-    tables = {key: value for key, value in data.items() if isinstance(value, dict)}
-    rows = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in data.items() if key not in tables]
-    text = "".join(f"{row}\n" for row in rows)
-    for key, value in tables.items():
+    """Of texts, numbers, truths, lists of them, tables, and lists of tables; JSON's spelling of values is TOML's."""
+    tables: list[tuple[str, str, dict[str, Any]]] = []
+    text = ""
+    for key, value in data.items():
         name = f"{above}{json.dumps(key)}"
-        text += f"\n[{name}]\n{toml(value, f'{name}.')}"
-    return text
+        if isinstance(value, dict):
+            tables.append((name, f"[{name}]", value))
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            tables += [(name, f"[[{name}]]", item) for item in value]
+        else:
+            text += f"{json.dumps(key)} = {json.dumps(value)}\n"
+    return text + "".join(f"\n{head}\n{toml(table, f'{name}.')}" for name, head, table in tables)
 
 
 def overlaid(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,9 @@ _KEYS = {
 _KIMI_KEYS = {"model", "config", "files", "mcp"}
 _BEFORE_KEYS = {"release", "why", "model", "expect", "program"}
 _KIMI_CODE_KEYS = {"why", "refused", "lacking", "model", "config", "files", "expect", "program", "options", "before"}
-_AGENTS_KEYS = {"why", "refused", "lacking", "absent", "model", "files", "mcp", "expect", "program", "options"}
+_AGENTS_KEYS = {
+    "why", "refused", "lacking", "without", "absent", "model", "files", "mcp", "expect", "program", "options",
+}  # fmt: skip
 _NOT_FOR_RUNNERS = {"expect", "keep", "skip", "unordered", "needs", "before", "kimi_code", "kimi_web", "agents"}
 OPS = {
     "rename_session", "archive_session", "unarchive_session",

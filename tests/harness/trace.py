@@ -22,7 +22,7 @@ Line = dict[str, Any]
 _UUID = re.compile(r"(?:\b|(?<=session_))[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _HEX = re.compile(r"[0-9a-f]{12,64}")
 # A bare run of hex digits is an id only where an id is expected: elsewhere it may be anybody's text.
-_ID_KEYS = frozenset({"id", "request_id", "source_id", "agent_id", "session_id"})
+_ID_KEYS = frozenset({"id", "request_id", "source_id", "agent_id", "session_id", "tool_call_id"})
 _CLOCK_KEYS = frozenset({"duration_ms", "durationMs", "created_at", "wait_s"})
 # Private files are in a directory with a name of its own. A path is only looked for where one begins: texts are long.
 _PRIVATE = re.compile(r"(?<![^\s\"'=])[^\s\"'=]*[/\\]kimi-agent-\w+(?=[/\\])")

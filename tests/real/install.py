@@ -125,26 +125,27 @@ def ensure(version: str, say: Callable[[str], None] = lambda _: None) -> Path:
         python = find_python()
         say(f"installing kimi-cli {version} with {python} into {environment}")
         shutil.rmtree(environment, ignore_errors=True)
-        _build(environment, python, f"kimi-cli=={version}", say)
+        _build(environment, python, [f"kimi-cli=={version}"], say)
         finished.write_text(f"{python}\n", "utf-8")
     return _executable(environment)
 
 
-def _build(environment: Path, python: str, requirement: str, say: Callable[[str], None]) -> None:
+def _build(environment: Path, python: str, what: list[str], say: Callable[[str], None]) -> None:
+    """Makes an environment with `what`, which are arguments that uv and pip both know."""
     inside = str(environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
     uv = _uv()
     if uv:
         # It takes a fraction of pip's time, and what several releases need is on the disk once.
         try:
             _run([uv, "venv", "--quiet", "--python", python, str(environment)])
-            _run([uv, "pip", "install", "--quiet", "--python", inside, requirement])
+            _run([uv, "pip", "install", "--quiet", "--python", inside, *what])
             return
         except InstallFailed as error:
             # It doesn't know the index that pip may be set up with.
-            say(f"uv could not install {requirement}, so pip has to: {error}")
+            say(f"uv could not install {' '.join(what)}, so pip has to: {error}")
             shutil.rmtree(environment, ignore_errors=True)
     _run([python, "-m", "venv", str(environment)])
-    _run([inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement])
+    _run([inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what])
 
 
 def _uv() -> str | None:
@@ -252,6 +253,32 @@ def from_npm(
                 raise InstallFailed(f"npm has installed no {folder / missing[0]}")
             finished.write_text(whole, "utf-8")
     return folder
+
+
+def from_pypi(folder: Path, lock: Path, program: str, say: Callable[[str], None] = lambda _: None) -> Path:
+    """The program of packages of PyPI, installed into an environment of their own if they aren't there yet.
+
+    `lock` names every package with its hashes. Only these are installed, whatever else their metadata asks for.
+    """
+    finished = folder / "installed"
+    whole = f"{hashlib.sha256(lock.read_bytes()).hexdigest()}\n"
+    path = folder / (f"Scripts/{program}.exe" if os.name == "nt" else f"bin/{program}")
+
+    def is_there() -> bool:
+        return finished.exists() and finished.read_text("utf-8") == whole
+
+    if is_there():
+        return path
+    with _locked(folder.with_name(f"{folder.name}.lock")):
+        if not is_there():
+            python = find_python()
+            say(f"installing {lock.parent.name} with {python} into {folder}")
+            shutil.rmtree(folder, ignore_errors=True)
+            _build(folder, python, ["--no-deps", "--require-hashes", "-r", str(lock)], say)
+            if not path.exists():
+                raise InstallFailed(f"PyPI has installed no {path}")
+            finished.write_text(whole, "utf-8")
+    return path
 
 
 def main() -> int:

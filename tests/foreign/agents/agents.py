@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,12 @@ class Agent:
     """Whether a cancelled turn may end before the agent has counted its tokens; the turn's usage is then zero."""
     elsewhere: bool = False
     """Whether the cases of `tests/real` play it in CI."""
+    quick: tuple[str, ...] = ()
+    """The cases that a selection plays, if it does not take turns with the others: it starts slowly."""
     over: str = "ACP"
     """How the SDK speaks with it, for people."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options that it needs in each case."""
     dialect: str = ""
     """The option `dialect`, if it is not the default."""
 
@@ -91,6 +95,17 @@ def _from_npm(package: str, entry: str, on_node: bool = True, how: tuple[str, ..
         return [*node, str(folder / entry)]
 
     return Agent(launch=launch, **fields)
+
+
+def _from_pypi(program: str, **fields: Any) -> Agent:
+    """An agent from PyPI. The file `requirements.txt` of its folder next to this file pins all packages."""
+    name, version = fields["name"], fields["version"]
+    lock = Path(__file__).resolve().parent / "packages" / name / "requirements.txt"
+
+    def launch(say: Say) -> list[str]:
+        return [str(install.from_pypi(install.cache_dir() / f"{name}-{version}", lock, program, say))]
+
+    return Agent(launch=launch, program=program, **fields)
 
 
 def _write(path: Path, value: Any) -> None:
@@ -206,6 +221,62 @@ def _codex(home: Path, base_url: str) -> dict[str, str]:
     path.write_text(real.toml(config), "utf-8")
     # In its default mode a model is asked whether a command is safe, and the program is not.
     return {"CODEX_HOME": str(path.parent), "INITIAL_AGENT_MODE": "read-only"}
+
+
+def _vibe(home: Path, base_url: str) -> dict[str, str]:
+    path = home / ".vibe/config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    config = {
+        # In its default mode it edits files without a question.
+        "default_agent": "ask",
+        "active_model": "scripted",
+        "enable_telemetry": False,
+        "enable_update_checks": False,
+        "enable_auto_update": False,
+        # It would ask the model for a title.
+        "session_logging": {"generate_titles": False},
+        "providers": [{"name": "scripted", "api_base": base_url, "api_key_env_var": "SCRIPTED_KEY"}],
+        "models": [{"name": "scripted-model", "provider": "scripted", "alias": "scripted", "supports_images": True}],
+    }
+    path.write_text(real.toml(config), "utf-8")
+    return {"SCRIPTED_KEY": "sk-scripted"}
+
+
+def _fast_agent(home: Path, base_url: str) -> dict[str, str]:
+    folder = home / ".fast-agent"
+    config = {
+        # It shows thoughts only of models that it knows.
+        "default_model": "generic.moonshotai/kimi-k2.5",
+        "generic": {"api_key": "sk-scripted", "base_url": base_url},
+        # With this profile it asks the program whether a command may run.
+        "shell_execution": {"tool_profile": "native"},
+    }
+    # JSON is YAML.
+    _write(folder / "fast-agent.yaml", config)
+    card = "---\nname: agent\ndefault: true\nshell: true\n---\nYou are a helpful agent.\n"
+    (folder / "agent-cards").mkdir(parents=True, exist_ok=True)
+    (folder / "agent-cards/agent.md").write_text(card, "utf-8")
+    return {"FAST_AGENT_HOME": str(folder)}
+
+
+def _cline(home: Path, base_url: str) -> dict[str, str]:
+    own = {"provider": "openai-compatible", "apiKey": "sk-scripted", "model": "scripted-model", "baseUrl": base_url}
+    provider = {"settings": own, "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}
+    settings = {
+        "version": 1,
+        "lastUsedProvider": "openai-compatible",
+        "modes": {},
+        "providers": {"openai-compatible": provider},
+    }
+    _write(home / ".cline/data/settings/providers.json", settings)
+    return {
+        "CLINE_PROVIDER": "openai-compatible",
+        "CLINE_MODEL": "scripted-model",
+        "CLINE_API_KEY": "sk-scripted",
+        "CLINE_NO_AUTO_UPDATE": "1",
+        # Otherwise it leaves a process behind that other sessions share.
+        "CLINE_SESSION_BACKEND_MODE": "local",
+    }
 
 
 def _kimi_cli(home: Path, base_url: str) -> dict[str, str]:
@@ -346,6 +417,70 @@ CODEX = _from_npm(
     configure=_codex,
 )
 
+MISTRAL_VIBE = _from_pypi(
+    "vibe-acp",
+    name="mistral-vibe",
+    title="Mistral Vibe",
+    version="3.0.3",
+    names={
+        "agent": "Mistral Vibe",
+        "shell": "bash",
+        "shell_arguments": {"command": "{line}"},
+        "shown": "bash",
+        **_GOES_ON_AFTER_REJECT,
+        "c1": "~^effect-",
+        "c2": "~^effect-",
+        "c3": "~^effect-",
+        "command": "compact",
+        "login": "log in with Mistral Vibe itself.*Sign in through Mistral AI Studio",
+    },
+    configure=_vibe,
+    quick=("work", "usage"),
+)
+
+FAST_AGENT = _from_pypi(
+    "fast-agent-acp",
+    name="fast-agent-mcp",
+    title="fast-agent",
+    version="0.10.48",
+    names={
+        "agent": "fast-agent-acp",
+        "shell": "execute",
+        "shown": "execute",
+        **_GOES_ON_AFTER_REJECT,
+        "c1": "~^<id",
+        "c2": "~^<id",
+        "c3": "~^<id",
+        "tool": "program__lookup",
+        "command": "status",
+    },
+    configure=_fast_agent,
+    # It asks whether a command may run only if the program runs it.
+    options={"on_terminal": {"root": "{dir}/work"}},
+    quick=("work", "tool"),
+)
+
+CLINE = _from_npm(
+    f"@cline/cli-{_machine()}",
+    f"node_modules/@cline/cli-{_machine()}/bin/cline",
+    on_node=False,
+    name="cline",
+    title="Cline",
+    version="3.0.65",
+    program="cline",
+    names={
+        "agent": "cline",
+        "shell": "run_commands",
+        "shell_arguments": {"commands": ["{line}"]},
+        "shown": "~^run_commands: echo ",
+        **_GOES_ON_AFTER_REJECT,
+        **_MODELS_IDS,
+        "login": "log in with cline itself.*Sign in with Cline",
+    },
+    configure=_cline,
+    quick=("work", "output"),
+)
+
 KIMI_CLI = Agent(
     name="kimi-cli",
     title="kimi-cli",
@@ -395,7 +530,17 @@ KIMI_CODE_SERVER = replace(
     dialect="kimi-web",
 )
 
-AGENTS = {
-    agent.name: agent
-    for agent in (KIMI_CLI, KIMI_CODE, KIMI_CODE_SERVER, QWEN_CODE, OPENCODE, GEMINI_CLI, CLAUDE_AGENT, CODEX)
-}
+_ALL = (
+    KIMI_CLI,
+    KIMI_CODE,
+    KIMI_CODE_SERVER,
+    QWEN_CODE,
+    OPENCODE,
+    GEMINI_CLI,
+    CLAUDE_AGENT,
+    CODEX,
+    MISTRAL_VIBE,
+    FAST_AGENT,
+    CLINE,
+)
+AGENTS = {agent.name: agent for agent in _ALL}

@@ -48,8 +48,11 @@ EACH_AGENT = "work"
 RECORDS = "work"
 # Gemini CLI makes the ids of calls of the time.
 _TIMED_ID = re.compile(r"_\d{13}_\d+\b")
-# OpenCode's ids of sessions and messages, and the ids of approvals of Kimi Code's server, are not plain UUIDs.
-_RANDOM_ID = re.compile(r"\b((ses|msg)_[0-9A-Za-z]{20,}|approval_[0-9a-f-]{36})\b")
+# Ids that are not plain UUIDs: sessions of OpenCode, Cline and fast-agent, messages of OpenCode, and approvals of Kimi
+# Code's server.
+_RANDOM_ID = re.compile(
+    r"\b((ses|msg)_[0-9A-Za-z]{20,}|approval_[0-9a-f-]{36}|\d{13}_\w{5}_cli|\d{10}-[0-9A-Za-z]{6})\b"
+)
 _ID = re.compile(r"\b(ses|msg|prt)_[0-9A-Za-z]{20,}\b")
 
 
@@ -61,8 +64,12 @@ def cast(case: Scenario, agent: Agent) -> Scenario:
     """The case in this agent's words, with its own course if it has one."""
     own = own_course(case, agent)
     kimi = {**case.kimi, **{key: own[key] for key in ("model", "files", "mcp") if key in own}}
+    if "shell_arguments" in agent.names and "model" in kimi:
+        kimi["model"] = [with_own_arguments(reply, agent.names["shell_arguments"]) for reply in kimi["model"]]
     data = {**case.data, **{key: own[key] for key in ("program", "expect", "options") if key in own}}
     data["agent"] = {"kimi": kimi}
+    for key in ("program", "expect"):
+        data[key] = [step for step in data[key] if step_of(step) not in own.get("without", ())]
     if "refused" in own:
         # The last of the operations with this name is the one that the SDK has to refuse.
         last = max(place for place, op in enumerate(data["program"]) if op["op"] == own["refused"])
@@ -76,6 +83,23 @@ def cast(case: Scenario, agent: Agent) -> Scenario:
         # What a name stands for may have names in it.
         data[key] = fill(fill(data[key], names), names)
     return replace(case, data=data)
+
+
+def step_of(step: Any) -> str | None:
+    """The operation that a step of a program or an expectation is about."""
+    return step.get("op") if isinstance(step, dict) else None
+
+
+def with_own_arguments(reply: Any, own: dict[str, Any]) -> Any:
+    """The reply; calls of the shell have the arguments of an agent that refuses those of the case."""
+    if not isinstance(reply, dict) or "calls" not in reply:
+        return reply
+
+    def arguments(call: dict[str, Any]) -> Any:
+        told = call["arguments"]
+        return fill(own, {"line": told["command"]}) if call["name"] == "{shell}" else told
+
+    return {**reply, "calls": [{**call, "arguments": arguments(call)} for call in reply["calls"]]}
 
 
 def executable(agent: Agent, words: list[str], directory: Path, log: Path | None) -> list[str]:
@@ -168,6 +192,7 @@ def perform(
         case = prepared(one.scenario, names)
         options = {"work_dir": str(directory / "work"), "handshake_timeout": real.HANDSHAKE_SECONDS}
         options |= {"dialect": agent.dialect} if agent.dialect else {}
+        options |= fill(agent.options, names)
         options |= case.get("options", {})
         options["env"] = {**env, **options.get("env", {})}
         program = real.with_agent_options(case["program"], options)
@@ -208,7 +233,13 @@ def languages_of(chosen: argparse.Namespace, agent: Agent, case: Scenario) -> li
 
 def has_turn(agent: Agent, case: Scenario) -> bool:
     """Whether the selection plays a case with an agent: the agents that can play it take turns, but for one case."""
-    able = [one for one in AGENTS.values() if not one.elsewhere and "lacking" not in own_course(case, one)]
+    if agent.quick:
+        return case.name in agent.quick
+
+    def takes_turns(one: Agent) -> bool:
+        return not (one.elsewhere or one.quick or "lacking" in own_course(case, one))
+
+    able = [one for one in AGENTS.values() if takes_turns(one)]
     return case.name == EACH_AGENT or agent is able[zlib.crc32(case.name.encode()) % len(able)]
 
 

@@ -63,6 +63,9 @@ FEATURES = (
     ("`auth`: a login with a key of the program", "login"),
 )
 
+# The operation that shows a feature, if a case shows several.
+SHOWN_BY = {"plan mode": "set_plan_mode"}
+
 Results = dict[str, dict[str, dict[str, str]]]
 """By case, then by agent: `of`, which is the fingerprint, and a word for each language."""
 
@@ -163,6 +166,9 @@ def _with_table(page: str) -> str:
         for agent in AGENTS.values():
             cell = _cell(cases[name], agent, results)
             note = _note(cases[name], agent)
+            if SHOWN_BY.get(feature) in own_course(cases[name], agent).get("without", ()):
+                cells.append("`Unsupported`")
+                continue
             if note:
                 if note not in notes:
                     notes.append(note)

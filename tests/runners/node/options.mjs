@@ -1,5 +1,5 @@
 // Options of a scenario as this package calls them: plain ones as they are, functions made of what describes them.
-import { Block, output as makeOutput, Reject, replayedAgent, saw } from "./touched.mjs";
+import { Block, output as makeOutput, Reject, replayedAgent, saw, terminals } from "./touched.mjs";
 import { camelCase, canonical, print } from "./trace.mjs";
 
 /** The handlers that give the answers of a scenario. */
@@ -28,6 +28,7 @@ function option(name, value, recorded, called) {
     return replayedAgent(value.recording, { mode: value.mode ?? "replay" });
   }
   if (ANSWERED.includes(name) && value?.answers) return answers(value.answers, name.slice("on_".length), called);
+  if (name === "on_terminal" && value?.root) return terminals(value.root);
   if ((name === "on_event" || name === "on_stderr") && value === "record") return (item) => recorded[name].push(item);
   if (name === "tools" && Array.isArray(value)) return value.map((item) => tool(item, called));
   if (name === "hooks" && Array.isArray(value)) return value.map((item) => hook(item, called));

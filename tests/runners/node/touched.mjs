@@ -58,7 +58,7 @@ export function saw(value) {
   return value;
 }
 
-export const { createSession, file, openAgent, output, prompt, resource, Block, Reject, KimiAgentError } = watched(sdk, "");
+export const { createSession, file, openAgent, output, prompt, resource, terminals, Block, Reject, KimiAgentError } = watched(sdk, "");
 // Its type is public, the class itself is not.
 watched({ Step }, "");
 export const { replayedAgent, scriptedAgent } = watched(testing, "testing.");

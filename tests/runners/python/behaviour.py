@@ -20,6 +20,7 @@ from kimi_agent import (
     TerminalResult,
     ToolContext,
     ToolReturnValue,
+    terminals,
     testing,
 )
 
@@ -62,6 +63,8 @@ def make_options(described: dict[str, Any], executable: list[str] | None, record
         value = options.get(name)
         if isinstance(value, dict) and isinstance(value.get("answers"), list):
             options[name] = api.handler(_answerer(name.removeprefix("on_"), value["answers"], records))
+        elif name == "on_terminal" and isinstance(value, dict) and "root" in value:
+            options[name] = terminals(value["root"])
     for name, record in (("on_event", records.events), ("on_stderr", records.stderr)):
         if options.get(name) == "record":
             options[name] = api.handler(record.put)
