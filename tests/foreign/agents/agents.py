@@ -435,7 +435,7 @@ MISTRAL_VIBE = _from_pypi(
         "login": "log in with Mistral Vibe itself.*Sign in through Mistral AI Studio",
     },
     configure=_vibe,
-    quick=("work", "usage"),
+    quick=("work",),
 )
 
 FAST_AGENT = _from_pypi(
@@ -457,7 +457,7 @@ FAST_AGENT = _from_pypi(
     configure=_fast_agent,
     # It asks whether a command may run only if the program runs it.
     options={"on_terminal": {"root": "{dir}/work"}},
-    quick=("work", "tool"),
+    quick=("work",),
 )
 
 CLINE = _from_npm(
@@ -478,7 +478,7 @@ CLINE = _from_npm(
         "login": "log in with cline itself.*Sign in with Cline",
     },
     configure=_cline,
-    quick=("work", "output"),
+    quick=("work",),
 )
 
 KIMI_CLI = Agent(
