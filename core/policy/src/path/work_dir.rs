@@ -43,7 +43,7 @@ impl WorkDir {
         let known = absolute.canonicalize().unwrap_or_else(|_| absolute.clone());
         let spellings = [normalized(&absolute), known];
         Self {
-            given: given.to_owned(),
+            given: absolute.clone(),
             absolute,
             spellings,
             left: Cell::new(MAX_PATHS),

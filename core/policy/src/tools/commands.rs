@@ -137,6 +137,11 @@ impl Taker<'_> {
                     let command =
                         self.parts.iter().rev().find(|part| !part.shadow && matches!(part.target, Target::Command(_)));
                     let spelled = command.filter(|_| of_command).map(Part::of_command);
+                    if self.needs.hosts && !shadow && !of_command {
+                        // A text that cannot be read may reach any host.
+                        self.add(Some(Kind::Fetch), Target::opaque(text.clone(), reason.clone()));
+                        self.parts.last_mut().into_iter().for_each(|part| (part.shadow, part.hides) = (true, true));
+                    }
                     self.add(kind, Target::opaque(text, reason));
                     if let Some(part) = self.parts.last_mut() {
                         (part.shadow, part.hides, part.spelled) = (shadow, shadow, spelled);

@@ -287,6 +287,7 @@ pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs, budget: &Rc<B
         (Some(kind), _) | (None, Some(kind)) => taker.take(kind),
         (None, None) => taker.take_unknown(),
     }
+    taker.take_commands_of_others(by_name, by_agent);
     taker.take_described(by_name, by_agent);
     taker.take_further_paths();
     taker.add_unknown(by_name.or(by_agent));
@@ -430,6 +431,22 @@ impl<'a> Taker<'a> {
         self.parts[start..].iter_mut().for_each(|part| part.shadow = true);
     }
 
+    /// Takes the command of a call that its name and its agent call something else, such as a read: it runs, too.
+    fn take_commands_of_others(&mut self, by_name: Option<Kind>, by_agent: Option<Kind>) {
+        let kinds = [by_name, by_agent].into_iter().flatten();
+        let mut others = kinds.filter(|kind| !matches!(kind, Kind::Think | Kind::Mcp)).peekable();
+        let is_other = others.peek().is_some() && others.all(|kind| kind != Kind::Execute);
+        let Some(name) = self.command_name().filter(|_| is_other && self.has_target_of(Kind::Execute)) else { return };
+        if self.is_editor() {
+            return;
+        }
+        // As a command, the argument has a known meaning.
+        let doubt = self.known.doubt.clone().filter(|doubt| *doubt == name);
+        let before = doubt.as_ref().and_then(|_| self.known.doubt.take());
+        self.take_command(Some(Kind::Execute));
+        self.known.doubt = self.known.doubt.take().or(before);
+    }
+
     /// The name of the argument with a command.
     fn command_name(&self) -> Option<&str> {
         let is_command = |(name, value): &(&String, &Value)| {
@@ -539,7 +556,7 @@ impl<'a> Taker<'a> {
                 .arguments
                 .into_iter()
                 .flatten()
-                .filter(|(name, _)| matches!(&*arguments::key(name), "pattern" | "patterns"));
+                .filter(|(name, _)| matches!(&*arguments::key(name), "pattern" | "patterns" | "query" | "queries"));
             patterns.for_each(|(_, value)| arguments::texts(value, &mut globs));
         }
         let leaves = |pattern: &&&str| {
@@ -548,7 +565,7 @@ impl<'a> Taker<'a> {
         if let Some(glob) = globs.iter().find(leaves) {
             let reason = format!("the glob `{glob}` can lead out of the working directory");
             self.opaque(Some(kind), &reason);
-        } else if let Some(glob) = globs.iter().find(|glob| is_extended(glob)) {
+        } else if let Some(glob) = globs.iter().chain(&paths).find(|glob| is_extended(glob)) {
             let reason = format!("the extended glob `{glob}` can stand for other files");
             self.opaque(Some(kind), &reason);
         }

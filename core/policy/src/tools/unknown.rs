@@ -118,6 +118,11 @@ impl Taker<'_> {
             let kind = kind.filter(is_file);
             let target = self.file_target(kind, text);
             self.add_shadow(kind, target);
+            // A second path of a call that reads may be the file that it writes.
+            if matches!(kind, Some(Kind::Read | Kind::Search)) && is_like_path(text) {
+                let target = self.file_target(Some(Kind::Edit), text);
+                self.add_shadow(Some(Kind::Edit), target);
+            }
         }
     }
 
