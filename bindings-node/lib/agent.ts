@@ -3,7 +3,7 @@
 import "./dispose.js";
 
 import type { NativeAgent, Opening } from "./addon.js";
-import { checkedOptions, knownOptions, refuseNew, show, wrongOption } from "./arguments.js";
+import { checkedOptions, knownOptions, refuseMore, refuseNew, show, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
 import { laterAtCaller } from "./call-site.js";
 import { callNative } from "./native-errors.js";
@@ -337,6 +337,10 @@ function existingSession(method: string, id: unknown): string {
  * const sessions = await Promise.all([agent.createSession({ workDir: "a" }), agent.createSession({ workDir: "b" })]);
  * ```
  */
-export function openAgent(options: AgentOptions = {}): Promise<Agent> {
-  return laterAtCaller(openAgent, () => Promise.resolve(Agent.open(Bridge.get(), checkedOptions("openAgent()", options))));
+export function openAgent(options?: AgentOptions): Promise<Agent>;
+export function openAgent(options: AgentOptions = {}, ...others: unknown[]): Promise<Agent> {
+  return laterAtCaller(openAgent, () => {
+    refuseMore("openAgent()", others);
+    return Promise.resolve(Agent.open(Bridge.get(), checkedOptions("openAgent()", options)));
+  });
 }

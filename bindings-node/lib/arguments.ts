@@ -3,7 +3,7 @@
 import { KimiAgentError } from "./error-base.js";
 import { InvalidOption } from "./errors.js";
 import { nodeUrl } from "./node.js";
-import { errorName, errorText, isPlain, isRegExp, isUrl, kindOfInstance, remedyFor, textOf, withArticle } from "./values.js";
+import { errorName, errorText, isPlain, isRegExp, isUrl, kindOfInstance, remedyFor, textOf, variablesOf, withArticle } from "./values.js";
 
 /** Returns the error for a wrong value of an option or argument. */
 export function wrongOption(option: string, problem: string, cause?: unknown): InvalidOption {
@@ -72,6 +72,12 @@ export function checkedOptions<T extends object>(call: string, options: T): T {
   });
 }
 
+/** Refuses arguments that a function does not take: they would be ignored. */
+export function refuseMore(call: string, others: readonly unknown[]): void {
+  if (others.length === 0) return;
+  throw wrongOption("options", `\`${call}\` takes one object of options, and got another argument, ${show(others[0])}; put all options into one object`);
+}
+
 /** Options of functions that take other options than those of sessions. */
 const EXAMPLES: Partial<Record<string, string>> = {
   "cassette()": '{ mode: "auto" }',
@@ -118,7 +124,7 @@ export function toJson(value: unknown, replacer?: (key: string, value: unknown) 
 export function optionJson(option: string, value: unknown): string {
   try {
     const given: unknown = Array.isArray(value) ? value.map((item) => plainForm(option, item)) : plainForm(option, value);
-    return toJson(option === "env" ? withNulls(given) : given, onlyPlain);
+    return toJson(option === "env" ? withNulls(variablesOf(given) ?? given) : given, onlyPlain);
   } catch (error) {
     if (isOwn(error)) throw error;
     throw wrongOption(option, errorName(error) === "TypeError" ? errorText(error) : textOf(error), error);
@@ -135,7 +141,10 @@ function withNulls(value: unknown): unknown {
  * Refuses what JSON would change or leave out: numbers of which it would make null, which means that the option is not set,
  * functions, and objects that are not plain, such as a `Map`.
  */
-function onlyPlain(_key: string, value: unknown): unknown {
+function onlyPlain(key: string, value: unknown): unknown {
+  // Also the variables of a server in `mcpConfigs`.
+  const variables = key === "env" ? variablesOf(value) : undefined;
+  if (variables !== undefined) return withNulls(variables);
   if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError(`${String(value)} is not a finite number`);
   if (typeof value === "function" || typeof value === "symbol") throw new TypeError(`it contains a ${typeof value}, which has no JSON form`);
   if (typeof value === "object" && value !== null && !Array.isArray(value) && !isPlain(value)) {

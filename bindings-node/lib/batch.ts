@@ -3,7 +3,7 @@
 import "./dispose.js";
 
 import type { NativeBatch } from "./addon.js";
-import { checkedOptions, kindOf, refuseNew, toJson, wrongOption } from "./arguments.js";
+import { checkedOptions, kindOf, refuseMore, refuseNew, toJson, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
 import type { Budget } from "./budget.js";
 import type { UserInput } from "./content.js";
@@ -222,6 +222,7 @@ interface Remains {
 
 const collected = new FinalizationRegistry<Remains>(({ bridge, native }) => {
   bridge.removeSession(native.key);
+  bridge.unwatch(native);
   unwatchInterrupts(native.key);
   native.abandon();
 });
@@ -268,6 +269,7 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
     refuseNew(parts, new.target, "runBatch()");
     this.#parts = parts;
     const { bridge, native, signal } = parts;
+    bridge.watch(native);
     collected.register(this, { bridge, native });
     watchInterrupts(native.key, () => bridge.run(undefined, () => native.cancel()));
     this.#stopListening = whenAborted(signal, () => {
@@ -382,7 +384,9 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
 
   #end(): void {
     this.#hasEnded = true;
-    unwatchInterrupts(this.#parts.native.key);
+    const { bridge, native } = this.#parts;
+    unwatchInterrupts(native.key);
+    bridge.unwatch(native);
     this.#stopListening();
     this.#parts.source.close();
     this.#parts.state.display?.close();
@@ -518,7 +522,11 @@ function oneAtATime(handler: (progress: Progress) => unknown): (progress: Progre
  */
 export function runBatch<S extends OutputSchema | undefined = undefined>(
   jobs: JobSource,
-  options: BatchOptions<S> = {},
-): Batch<OutputOf<S>> {
-  return atCaller(runBatch, () => Batch.open(Bridge.get(), jobs, checkedOptions("runBatch()", options)));
+  options?: BatchOptions<S>,
+): Batch<OutputOf<S>>;
+export function runBatch(jobs: JobSource, options: BatchOptions = {}, ...others: unknown[]): Batch {
+  return atCaller(runBatch, () => {
+    refuseMore("runBatch()", others);
+    return Batch.open(Bridge.get(), jobs, checkedOptions("runBatch()", options));
+  });
 }

@@ -18,6 +18,14 @@ export interface TurnPeer {
   onSettled(): void;
 }
 
+/** A turn or a batch whose loss is logged if the program has not read it. */
+export interface Unread {
+  abandon(): void;
+}
+
+/** The exit code of Node for a module that waits for something that never comes. */
+const UNSETTLED = 13;
+
 interface Pending {
   resolve: (value: unknown) => void;
   reject: (error: Error) => void;
@@ -44,6 +52,8 @@ export class Bridge {
   /** The turns that have not settled, which keep the process alive. */
   readonly #active = new Set<number>();
   readonly #held = new Set<object>();
+  /** The turns and batches that are neither collected nor read to their end. */
+  readonly #unread = new Set<Unread>();
   #alive = false;
 
   constructor(module: NativeModule) {
@@ -71,8 +81,8 @@ export class Bridge {
     }
     const made = new Bridge(module);
     // First of all listeners, because another one may export the spans.
-    process.prependOnceListener("exit", () => {
-      made.#endTelemetry();
+    process.prependOnceListener("exit", (code: number) => {
+      made.#exit(code);
     });
     return (this.#instance = made);
   }
@@ -122,6 +132,15 @@ export class Bridge {
     this.#updateRef();
   }
 
+  /** A turn or a batch exists: if it is unread when the process exits, that is logged. */
+  watch(unread: Unread): void {
+    this.#unread.add(unread);
+  }
+
+  unwatch(unread: Unread): void {
+    this.#unread.delete(unread);
+  }
+
   /** Keeps an object from being collected, and the process alive, until it is released. For objects that a call waits for. */
   hold(object: object): void {
     this.#held.add(object);
@@ -155,10 +174,13 @@ export class Bridge {
     this.#updateRef();
   }
 
-  /** Applies the operations that were not delivered, and ends the spans. */
-  #endTelemetry(): void {
+  /** Logs what the program has not read, applies what was not delivered, and ends the spans. */
+  #exit(code: number): void {
+    log.exit();
+    // A program that has failed has said why.
+    if (code === 0 || code === UNSETTLED) for (const each of this.#unread) each.abandon();
     for (const delivery of this.native.drain()) {
-      if (delivery.type === "telemetry") this.#deliver(delivery);
+      if (delivery.type === "telemetry" || delivery.type === "log") this.#deliver(delivery);
     }
     endSpans();
   }

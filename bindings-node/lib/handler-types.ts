@@ -300,21 +300,21 @@ const FOREIGN_HOOK_KEYS: Partial<Record<string, string>> = {
   tool: "matcher",
 };
 
-/** Checks the keys of a hook, and that it has an event and a handler. The core checks the values. */
-export function checkHook(given: unknown): void {
+/** Checks the keys of a hook, and that it has an event and a handler. The core checks the values. `place` is the place in a list. */
+export function checkHook(given: unknown, place?: string): void {
   reading("hooks", () => {
     if (typeof given !== "object" || given === null || !(given instanceof Hook || isPlain(given)) || Array.isArray(given)) {
-      throw wrongOption("hooks", `expected a hook, an object with event and handler; got ${kindOf(given)}`);
+      throw wrongOption("hooks", `${place === undefined ? "" : `${place}: `}expected a hook, an object with event and handler; got ${kindOf(given)}`);
     }
     const { event, handler } = given as Partial<HookDefinition>;
-    const what = typeof event === "string" ? `the hook on \`${event}\`` : "a hook";
+    const what = typeof event === "string" ? `the hook on \`${event}\`` : (place ?? "a hook");
     const unknown = Object.entries(given).find(([key, value]) => value !== undefined && !HOOK_KEYS.includes(key))?.[0];
     if (unknown !== undefined) {
       const meant = FOREIGN_HOOK_KEYS[unknown];
       const hint = meant === undefined ? `expected only ${HOOK_KEYS.join(", ")}` : `did you mean \`${meant}\`?`;
       throw wrongOption("hooks", `${what} has an unknown key \`${unknown}\`; ${hint}`);
     }
-    if (typeof event !== "string") throw wrongOption("hooks", `a hook needs an \`event\`, such as "PreToolUse"; got ${kindOf(event)}`);
+    if (typeof event !== "string") throw wrongOption("hooks", `${what} needs an \`event\`, such as "PreToolUse"; got ${kindOf(event)}`);
     if (typeof handler !== "function") throw wrongOption("hooks", `the handler of \`${event}\` is not a function; got ${kindOf(handler)}`);
   });
 }

@@ -11,7 +11,7 @@ import type { HandlerFunctions } from "./options.js";
 import { OutputCheck } from "./output.js";
 import type { Tracing } from "./telemetry.js";
 import type { StandardSchema } from "./tool-schema.js";
-import { errorName, errorText, isBoxed, isEmptyInstance, isError, isLossy, isThenable, kindOfInstance, propertyOf, remedyFor } from "./values.js";
+import { bytesOf, errorName, errorText, HAVE_NO_JSON, isBoxed, isEmptyInstance, isError, isLossy, isThenable, kindOfInstance, propertyOf, remedyFor } from "./values.js";
 import type {
   ApprovalRequest,
   Event,
@@ -92,9 +92,16 @@ type Checks = Map<number, OutputCheck>;
 export type JobOutcome = { answerJson: string } | { failure: string; kind?: string } | { unsendable: string };
 
 /** Refuses a value whose JSON would lose its content, so that no empty result looks like success. */
-function keepsContent(_key: string, value: unknown): unknown {
+function keepsContent(this: unknown, key: string, value: unknown): unknown {
   if (typeof value === "number" && !Number.isFinite(value)) {
     throw new TypeError(`the handler returned ${String(value)}, which has no JSON form`);
+  }
+  if (HAVE_NO_JSON.has(typeof value)) throw new TypeError(`the handler returned a ${typeof value}, which has no JSON form`);
+  // The `toJSON` of a Buffer was called already.
+  const given = propertyOf(this, key);
+  if (bytesOf(given) !== undefined) {
+    const remedy = "return text, for example `buffer.toString(\"base64\")`";
+    throw new TypeError(`the handler returned ${kindOfInstance(given as object)}, whose content JSON would lose; ${remedy}`);
   }
   if (typeof value !== "object" || value === null || !(isLossy(value) || isEmptyInstance(value))) return value;
   const remedy = isError(value) ? "throw an error to report a failure" : remedyFor(value);
@@ -113,9 +120,6 @@ export function answerJson(answer: unknown): string {
     throw new TypeError(`a Reject needs the text that the model reads, got ${show(feedback)}; to reject without a text, answer "reject"`);
   }
   if (answer instanceof Block) return toJson({ block: answer.reason });
-  if (typeof answer === "function" || typeof answer === "symbol" || typeof answer === "bigint") {
-    throw new TypeError(`the handler returned a ${typeof answer}, which has no JSON form`);
-  }
   return noCircle(() => toJson(answer ?? null, keepsContent));
 }
 

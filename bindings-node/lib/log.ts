@@ -48,8 +48,14 @@ function warn(error: unknown): void {
 /** Without a logger: one warning of the process for each cause. */
 class ProcessWarnings {
   readonly #emitted = new Set<string>();
+  #isExiting = false;
   /** The errors that handlers threw, by their texts. */
   readonly #thrown = new Map<string, Error>();
+
+  /** The process exits. */
+  exit(): void {
+    this.#isExiting = true;
+  }
 
   /** A handler has thrown this. The core's record has only its text; the warning gets the stack. */
   thrown(error: Error): void {
@@ -64,7 +70,9 @@ class ProcessWarnings {
     this.#emitted.add(message);
     const code = target === HANDLERS ? "KIMI_AGENT_HANDLER" : "KIMI_AGENT_WARNING";
     const detail = this.#stackOf(message);
-    process.emitWarning(message, { type: WARNING, code, ...(detail === undefined ? {} : { detail }) });
+    // `emitWarning` emits in the next tick, which an exiting process does not have.
+    if (this.#isExiting) process.emit("warning", Object.assign(new Error(message), { name: WARNING, code, detail }));
+    else process.emitWarning(message, { type: WARNING, code, ...(detail === undefined ? {} : { detail }) });
   }
 
   #stackOf(message: string): string | undefined {
@@ -93,6 +101,11 @@ class Log {
     this.level = logger ? level : null;
     reported.clear();
     this.onLevel(this.level);
+  }
+
+  /** The process exits: warnings are emitted at once. */
+  exit(): void {
+    this.#warnings.exit();
   }
 
   /** A handler has thrown this. */

@@ -22,7 +22,7 @@ import { type Output, readOutput } from "./output.js";
 import { readTelemetry, type Tracing } from "./telemetry.js";
 import { checkDefinition, type ExternalTool, makeTool } from "./tool.js";
 import { isStandardSchema } from "./tool-schema.js";
-import { isRegExp, textOf } from "./values.js";
+import { HAVE_NO_JSON, isRegExp, textOf } from "./values.js";
 import type { Event, JsonObject } from "./wire.js";
 
 /** The functions among the options. */
@@ -52,9 +52,6 @@ export interface PreparedOptions {
   /** The option `telemetry`. */
   tracing: Tracing | undefined;
 }
-
-/** The types of values that have no form as JSON. */
-const HAVE_NO_JSON = new Set(["function", "symbol", "bigint"]);
 
 /** Divides options into data and functions. The core checks the data, and first the names unless they are of a batch. */
 export function prepareOptions(options: SessionOptions, isBatch = false): PreparedOptions {
@@ -142,7 +139,7 @@ function checkList(name: "tools" | "hooks", value: unknown): void {
 
 /** Takes the handlers of tools or hooks out of the options. Returns the JSON of the rest. */
 function definitions(name: "tools" | "hooks", items: readonly unknown[], functions: HandlerFunctions): string {
-  const checked = items.map((item) => definition(name, item));
+  const checked = items.map((item, at) => definition(name, item, `${name}[${String(at)}]`));
   if (name === "tools") functions.tools = checked as unknown as ExternalTool[];
   else functions.hooks = checked as unknown as HookDefinition[];
   return `[${checked.map(({ handler: _, ...rest }) => objectJson(rest, name)).join(",")}]`;
@@ -157,9 +154,9 @@ function checkParameters(option: string, handler: object, what: string): void {
 }
 
 /** A tool or a hook. A tool that was written as a plain object may have a zod schema, too. */
-function definition(option: string, item: unknown): JsonObject {
-  if (option === "tools") checkDefinition(item);
-  else checkHook(item);
+function definition(option: string, item: unknown, place: string): JsonObject {
+  if (option === "tools") checkDefinition(item, place);
+  else checkHook(item, place);
   const given = item as JsonObject;
   const name = textOf(given["name"] ?? given["event"]);
   checkParameters(option, given["handler"] as object, `the handler of \`${name}\``);

@@ -3,7 +3,7 @@
 import "./dispose.js";
 
 import type { NativeSession, NativeTurn, Opening } from "./addon.js";
-import { checkedOptions, knownOptions, objectJson, optionJson, refuseNew, show, wrongOption } from "./arguments.js";
+import { checkedOptions, knownOptions, objectJson, optionJson, refuseMore, refuseNew, show, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
 import type { Budget } from "./budget.js";
 import { contentJson, type UserInput } from "./content.js";
@@ -507,10 +507,14 @@ hintAt(Session, { steer: "a steer is for a running turn: `const turn = session.p
  * for await (const piece of session.prompt("Hello").textStream) process.stdout.write(piece);
  * ```
  */
-export async function createSession<S extends OutputSchema | undefined = undefined>(
-  options: SessionOptions<S> = {},
-): Promise<Session<OutputOf<S>>> {
-  return laterAtCaller(createSession, () => Session.open(Bridge.get(), checkedOptions("createSession()", options)));
+export function createSession<S extends OutputSchema | undefined = undefined>(
+  options?: SessionOptions<S>,
+): Promise<Session<OutputOf<S>>>;
+export async function createSession(options: SessionOptions = {}, ...others: unknown[]): Promise<Session> {
+  return laterAtCaller(createSession, () => {
+    refuseMore("createSession()", others);
+    return Session.open(Bridge.get(), checkedOptions("createSession()", options));
+  });
 }
 
 /**
@@ -529,14 +533,16 @@ export async function createSession<S extends OutputSchema | undefined = undefin
  */
 export function prompt<S extends OutputSchema | undefined = undefined>(
   content: UserInput,
-  options: SessionOptions<S> & PromptOptions<S> = {},
-): Turn<OutputOf<S>> {
-  return promptOnce(Bridge.get(), content, options, prompt);
+  options?: SessionOptions<S> & PromptOptions<S>,
+): Turn<OutputOf<S>>;
+export function prompt(content: UserInput, options: SessionOptions & PromptOptions = {}, ...others: unknown[]): Turn {
+  return promptOnce(Bridge.get(), content, options, prompt, others);
 }
 
 /** @internal */
-export function promptOnce<Value>(bridge: Bridge, content: UserInput, options: SessionOptions & PromptOptions, entry?: Entry): Turn<Value> {
+export function promptOnce<Value>(bridge: Bridge, content: UserInput, options: SessionOptions & PromptOptions, entry?: Entry, others: readonly unknown[] = []): Turn<Value> {
   return begin(bridge, entry ?? promptOnce, () => {
+    refuseMore("prompt()", others);
     const { signal: given, timeout, budget, output, ...rest } = checkedOptions("prompt()", options);
     const { optionsJson, callbacks, functions, tracing } = prepareOptions(rest);
     const signal = takeSignal(given);

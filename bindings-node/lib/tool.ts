@@ -139,14 +139,15 @@ const FOREIGN_KEYS: Partial<Record<string, string>> = {
   args: "parameters",
 };
 
-/** Checks the keys of a tool, and the type of each value. */
-export function checkDefinition(given: unknown): void {
+/** Checks the keys of a tool, and the type of each value. `place` is the place in a list. */
+export function checkDefinition(given: unknown, place?: string): void {
   if (typeof given !== "object" || given === null || Array.isArray(given) || isLossy(given)) {
-    throw wrongTool(`expected an object with ${KEYS.slice(0, 4).join(", ")}; got ${kindOf(given)}`);
+    const remedy = typeof given === "function" ? "; make it with `tool({ …, handler })`" : "";
+    throw wrongTool(`${place === undefined ? "" : `${place}: `}expected an object with ${KEYS.slice(0, 4).join(", ")}; got ${kindOf(given)}${remedy}`);
   }
   const definition = given as Record<string, unknown>;
   const { name, description, parameters, handler, timeout } = definition;
-  const what = typeof name === "string" && name !== "" ? `tool \`${name}\`` : "a tool";
+  const what = typeof name === "string" && name !== "" ? `tool \`${name}\`` : (place ?? "a tool");
   const unknown = Object.keys(definition).find((key) => !KEYS.includes(key));
   if (unknown !== undefined) {
     const meant = FOREIGN_KEYS[unknown];
@@ -154,7 +155,7 @@ export function checkDefinition(given: unknown): void {
     throw wrongTool(`${what} has an unknown key \`${unknown}\`; ${hint}`);
   }
   if (typeof name !== "string" || !/^[A-Za-z0-9_-]{1,64}$/.test(name)) {
-    throw wrongTool(`a tool's \`name\` must have 1 to 64 letters, digits, \`_\` and \`-\`; got ${show(name)}`);
+    throw wrongTool(`the \`name\` of ${place ?? "a tool"} must have 1 to 64 letters, digits, \`_\` and \`-\`; got ${show(name)}`);
   }
   if (typeof description !== "string") {
     throw wrongTool(`${what} needs a \`description\`, a text that the model reads; got ${kindOf(description)}`);

@@ -63,6 +63,7 @@ export interface Begun {
 const collected = new FinalizationRegistry<Remains>(({ bridge, native, forget }) => {
   forget();
   bridge.removeTurn(native.key);
+  bridge.unwatch(native);
   native.abandon();
 });
 
@@ -107,6 +108,7 @@ export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, Asyn
     }
     const forget = joined(whenAborted(signal, weakly(this, Turn.#onAbort)), output?.remove);
     this.#remains = { bridge, native, forget };
+    bridge.watch(native);
     collected.register(this, this.#remains, this);
   }
 

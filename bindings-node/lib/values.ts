@@ -110,14 +110,31 @@ export function isBoxed(value: object): boolean {
   });
 }
 
+/**
+ * Returns a plain copy of an object of variables, such as `process.env`, which is not a plain object. Undefined for another
+ * value: its own members are not texts, or it keeps its content elsewhere, as a `Map` does.
+ */
+export function variablesOf(value: unknown): Record<string, unknown> | undefined {
+  if (typeof value !== "object" || value === null || Array.isArray(value) || isPlain(value) || isLossy(value)) return undefined;
+  const variables = { ...value } as Record<string, unknown>;
+  const values = Object.values(variables);
+  if (values.length === 0 && nameOfClass(value) !== "Object") return undefined;
+  return values.every((each) => each === undefined || each === null || typeof each === "string") ? variables : undefined;
+}
+
+/** The name of the class of an object. Undefined if it has none. */
+function nameOfClass(value: object): string | undefined {
+  const { constructor: made } = value as { constructor?: unknown };
+  const given: unknown = typeof made === "function" ? made.name : "";
+  return typeof given === "string" && given !== "" ? given : undefined;
+}
+
 /** The kind of an object that is neither plain nor an array, with an article: `a Map`, `a promise`. */
 export function kindOfInstance(value: object): string {
   if (isThenable(value)) return "a promise";
   if (isError(value)) return `an error (${errorText(value)})`;
   const tag = tagOf(value);
-  const { constructor: made } = value as { constructor?: unknown };
-  const given: unknown = typeof made === "function" ? made.name : "";
-  const name = typeof given === "string" && given !== "" ? given : tag;
+  const name = nameOfClass(value) ?? tag;
   if (tag === "Object") return `an instance of ${name}`;
   return withArticle(name);
 }
@@ -149,6 +166,9 @@ export function remedyFor(value: object): string {
       return "pass a plain object";
   }
 }
+
+/** The types of values that have no form as JSON. */
+export const HAVE_NO_JSON: ReadonlySet<string> = new Set(["function", "symbol", "bigint"]);
 
 /** The tags of objects whose JSON would lose their content. */
 const LOSSY = /^(Map|Set|WeakMap|WeakSet|WeakRef|Promise|Error|RegExp|Generator|AsyncGenerator|(Shared)?ArrayBuffer|DataView|.+Array|.+ Iterator)$/;

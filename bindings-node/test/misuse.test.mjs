@@ -67,6 +67,15 @@ test("unknown options of close() and listSessions() are refused, and nothing is 
     await agent.close();
   }));
 
+test("second object of options is refused", async () => {
+  const message = /takes one object of options, and got another argument, an object/;
+  const more = [{ executable: scriptedAgent(HELLO) }, { workDir: "." }];
+  await assert.rejects(createSession(...more), { name: "InvalidOption", message });
+  await assert.rejects(openAgent(...more), { name: "InvalidOption", message });
+  await assert.rejects(prompt("hi", ...more).result(), { name: "InvalidOption", message });
+  assert.throws(() => runBatch(["hi"], ...more), { name: "InvalidOption", message });
+});
+
 test("values without a JSON form are refused at any depth", async () => {
   const wrong = [
     [{ env: new Map([["A", "1"]]) }, /`env`.*a Map.*Object\.fromEntries/],
@@ -94,6 +103,7 @@ test("tool results whose content JSON would lose are failures", async () => {
     map: new Map([["a", 1]]), set: new Set([1]), error: new Error("no"), nested: { found: [new Map()] }, nan: NaN, infinite: [Infinity], circle,
     response: new Response("x"), headers: new Headers({ a: "1" }), query: new URLSearchParams("a=1"), blob: new Blob(["x"]), form: new FormData(),
     stream: new ReadableStream(), numbers: new Intl.NumberFormat(), hidden: new Hidden(), deep: [{ hidden: new Hidden() }],
+    functions: [() => 1], method: { f() {} }, symbol: { s: Symbol("s") }, big: [1n], buffer: Buffer.from("x"), buffers: [Buffer.from("x")], bytes: { b: new Uint8Array(1) },
   };
   const kept = { date: new Date(0), url: new URL("https://a.example"), boxed: new Number(3), bare: Object.create(null), empty: {}, fields: Object.assign(new Hidden(), { a: 1 }) };
   const results = { ...lost, ...kept };

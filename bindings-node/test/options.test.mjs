@@ -82,6 +82,29 @@ test("options that are set are passed on under their names", () => {
   });
 });
 
+test("variables of the process are passed on, and other objects are refused", () => {
+  const own = { ...process.env };
+  assert.deepEqual(prepare({ env: process.env }).options, { env: own });
+  const mcpConfigs = [{ mcpServers: { a: { command: "a", env: process.env } } }];
+  assert.deepEqual(prepare({ mcpConfigs }).options.mcpConfigs[0].mcpServers.a.env, own);
+  class Settings {
+    A = "1";
+    B = undefined;
+  }
+  assert.deepEqual(prepare({ env: new Settings() }).options, { env: { A: "1", B: null } });
+  for (const [env, message] of [
+    [new (class Empty {})(), /`env`: expected plain objects, got an instance of Empty/],
+    [new (class Nested { a = {}; })(), /`env`: expected plain objects, got an instance of Nested/],
+    [new Headers({ A: "1" }), /`env`: expected plain objects, got a Headers; convert it with `Object.fromEntries/],
+  ]) assert.throws(() => prepare({ env }), { option: "env", message });
+});
+
+test("element of a list that is not a tool or hook is refused with its place", () => {
+  const tools = [{ name: "t", description: "d", parameters: { type: "object" }, handler }, () => 1];
+  assert.throws(() => prepare({ tools }), { option: "tools", message: /tools\[1\]: expected an object with name.*got a function; make it with `tool/ });
+  assert.throws(() => prepare({ hooks: [{ handler }] }), { option: "hooks", message: /hooks\[0\] needs an `event`/ });
+});
+
 test("handlers are announced, not passed", () => {
   const { options, callbacks, functions } = prepare({
     onApproval: handler,

@@ -222,3 +222,50 @@ test("warning is printed on stderr with its code", async () => {
   const { stderr } = await run(program("{}"));
   assert.match(stderr, /^\(node:\d+\) \[KIMI_AGENT_HANDLER\] KimiAgentWarning: the agent asked for an approval/);
 });
+
+const WAITING = 'scriptedAgent([[{ text: "a" }, { wait_cancel: true }]])';
+
+for (const [about, body, expected] of [
+  ["prompt in a closed session", `
+    const session = await createSession({ executable: scriptedAgent([[{ text: "a" }]]) });
+    await session.close();
+    globalThis.held = session.prompt("hi");
+    if (isRead) await held.result().catch(() => undefined);`, /^failed turn dropped unread; .*the session is closed/],
+  ["agent that dies during a turn", `
+    const session = await createSession({ executable: ${WAITING} });
+    globalThis.held = session.prompt("hi");
+    process.kill(session.pid, "SIGKILL");
+    await session.closed;
+    if (isRead) await held.result().catch(() => undefined);`, /^failed turn dropped unread; .*SIGKILL/],
+  ["batch that is awaited", `
+    const batch = await runBatch(["a"], { executable: ${WAITING} });
+    if (isRead) await batch.cancel();`, /^batch dropped unread, and cancelled; iterate over its results/],
+]) {
+  test(`${about} and is not read causes one warning at exit`, async () => {
+    for (const isRead of [false, true]) {
+      const { status, stdout, stderr } = await run(`
+        const { runBatch } = await import(${dist("index.mjs")});
+        const isRead = ${isRead};
+        process.on("warning", ({ name, code, message }) => console.log(JSON.stringify([name, code, message])));
+        ${body}
+      `, ["--no-warnings"]);
+      assert.equal(status, 0, stderr);
+      const warnings = stdout.split("\n").filter((line) => line !== "").map((line) => JSON.parse(line));
+      assert.equal(warnings.length, isRead ? 0 : 1, stdout);
+      if (isRead) continue;
+      assert.deepEqual(warnings[0].slice(0, 2), ["KimiAgentWarning", "KIMI_AGENT_WARNING"]);
+      assert.match(warnings[0][2], expected);
+    }
+  });
+}
+
+test("program that fails has no warnings about what it did not read", async () => {
+  const { status, stderr } = await run(`
+    const session = await createSession({ executable: scriptedAgent([[{ text: "a" }]]) });
+    await session.close();
+    globalThis.held = session.prompt("hi");
+    throw new Error("on purpose");
+  `);
+  assert.equal(status, 1);
+  assert.doesNotMatch(stderr, /dropped unread/);
+});
