@@ -72,7 +72,7 @@ export function cassette(name: string | URL, options: CassetteOptions = {}): Cas
     const { path, isRecording } = callNative(() => loadNative().openCassette(fileName(name), modeText));
     const chosen: Pick<Cassette, "executable" | "record"> = isRecording
       ? { record: path, ...(executable == null ? {} : { executable }) }
-      : { executable: player(path, { mode: verify ? "verify" : "replay" }) };
+      : { executable: player(path, { mode: verify ? "verify" : "replay" }, true) };
     // A copy with `{ ...cassette }` has options only.
     return Object.defineProperties(chosen, { path: { value: path }, isRecording: { value: isRecording } }) as Cassette;
   });

@@ -6,8 +6,8 @@ import { installedFile } from "./native.js";
 import { path } from "./node.js";
 import type { ReplayOptions } from "./testing.js";
 
-/** The command line of an agent that plays a recording. */
-export function player(file: string | URL, options: ReplayOptions): string[] {
+/** The command line of an agent that plays a recording. A cassette is played by one session. */
+export function player(file: string | URL, options: ReplayOptions, isCassette = false): string[] {
   const expected = "the path of a recording, or its file URL";
   const given = givenPath("file", file, expected);
   if (given === undefined) throw wrongOption("file", `expected ${expected}; got ${show(file)}`);
@@ -16,7 +16,7 @@ export function player(file: string | URL, options: ReplayOptions): string[] {
   if (mode !== "replay" && mode !== "verify" && mode !== "stub") {
     throw wrongOption("mode", `expected "replay", "verify" or "stub"; got ${show(mode)}`);
   }
-  const flags = mode === "replay" ? [] : [`--${mode}`];
+  const flags = [...(isCassette ? ["--cassette"] : []), ...(mode === "replay" ? [] : [`--${mode}`])];
   return [...program("replayedAgent"), "--play-recording", absolutePath(given, "file", expected), ...flags];
 }
 

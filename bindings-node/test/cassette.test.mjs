@@ -136,6 +136,17 @@ describe("cassette", () => {
     assert.ok(!existsSync(file));
   });
 
+  test("second session and batch are refused with the cassette that plays", async () => {
+    const file = await recorded();
+    const options = { ...cassette(file) };
+    const message = /this cassette has a session already; a cassette is the recording of one session/;
+    assert.equal(await ask(options), "4");
+    await assert.rejects(ask(options), { name: "InvalidOption", option: "executable", message });
+    assert.throws(() => runBatch(["a"], options), { name: "InvalidOption", option: "executable", message: /a batch has a session for each job/ });
+    // A further test may play it.
+    assert.equal(await ask({ ...cassette(file) }), "4");
+  });
+
   test("file URL is taken", async () => {
     const file = await recorded();
     for (const name of [pathToFileURL(file), pathToFileURL(file).href]) assert.equal(cassette(name).path, file);

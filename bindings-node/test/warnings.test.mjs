@@ -85,6 +85,30 @@ test("failed turns that were not read cause warnings at the close of their sessi
   assert.deepEqual(others, []);
 });
 
+test("turns that have ended and were not read cause warnings at the close of their session", async () => {
+  const { status, stdout, stderr } = await run(`
+    const warnings = [];
+    process.on("warning", ({ message }) => warnings.push(message));
+    const held = [];
+    const readers = [() => undefined, (turn) => turn.result(), (turn) => turn.next(), (turn) => turn.return(), (turn) => turn.cancel()];
+    for (const read of readers) {
+      const session = await createSession({ executable: scriptedAgent([[{ text: "a" }]]) });
+      const turn = session.prompt("hi");
+      held.push(turn);
+      while (session.state === "active") await new Promise((resolve) => setImmediate(resolve));
+      await read(turn);
+      await session.close();
+      await session.close();
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+    console.log(JSON.stringify(warnings));
+  `, ["--no-warnings"]);
+  assert.equal(status, 0, stderr);
+  const [warning, ...others] = JSON.parse(stdout);
+  assert.match(warning, /a turn that has ended was not read; .*turn-1/);
+  assert.deepEqual(others, []);
+});
+
 test("batch that was not read causes one warning", async () => {
   const { status, stdout, stderr } = await run(`
     const { runBatch } = await import(${dist("index.mjs")});

@@ -185,15 +185,17 @@ async def test_open_agent_uses_cassette(tmp_path: Path) -> None:
 
 
 async def test_close_reports_omission_once(tmp_path: Path) -> None:
-    tape = cassette(RECORDINGS / "wire.jsonl", mode="none")
-    session = await create_session(work_dir=tmp_path, **tape)
+    def tape() -> Any:
+        return cassette(RECORDINGS / "wire.jsonl", mode="none")
+
+    session = await create_session(work_dir=tmp_path, **tape())
     with pytest.raises(RpcError, match="the program never called `prompt`"):
         await session.close()
     await session.close()
     with pytest.raises(ZeroDivisionError):
-        async with create_session(work_dir=tmp_path, **tape):
+        async with create_session(work_dir=tmp_path, **tape()):
             raise ZeroDivisionError
-    with pytest.raises(ZeroDivisionError), kimi_agent.sync.create_session(work_dir=tmp_path, **tape):
+    with pytest.raises(ZeroDivisionError), kimi_agent.sync.create_session(work_dir=tmp_path, **tape()):
         raise ZeroDivisionError
 
 
@@ -243,3 +245,22 @@ def test_batch_refuses_cassette_that_records(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="a cassette is the recording of one session") as caught:
         list(kimi_agent.sync.run_batch(["a"], **options))
     assert caught.value.option == "record"
+
+
+def test_second_session_and_batch_are_refused_while_playing(tmp_path: Path) -> None:
+    path = tmp_path / "tape.jsonl"
+
+    def play(options: Any) -> str:
+        with kimi_agent.sync.create_session(**options) as session:
+            return session.prompt("2 + 2?").result().text
+
+    assert play(cassette(path, scripted_agent([[{"text": "4"}]]), mode="once")) == "4"
+    options = cassette(path, mode="none")
+    assert play(options) == "4"
+    with pytest.raises(InvalidOption, match="this cassette has a session already") as caught:
+        play(options)
+    assert caught.value.option == "executable"
+    with pytest.raises(InvalidOption, match="a batch has a session for each job"):
+        list(kimi_agent.sync.run_batch(["a"], **options))
+    # A further test may play it.
+    assert play(cassette(path, mode="none")) == "4"

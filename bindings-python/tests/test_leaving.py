@@ -388,6 +388,29 @@ async def test_close_with_failed_unread_turn_warns_once(is_read: bool, caplog: p
     )
 
 
+@pytest.mark.parametrize("use", [None, "result", "events", "text", "cancel", "session.cancel"])
+async def test_close_with_ended_unread_turn_warns_once(use: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    script = HANGING if use == "session.cancel" else [{"text": "a"}]
+    async with open_session(script) as session:
+        turn = session.prompt("Go")
+        if use == "session.cancel":
+            await session.cancel()
+        while session.state == "active":
+            await asyncio.sleep(0)
+        if use == "result":
+            await turn.result()
+        elif use == "events":
+            await collect(turn)
+        elif use == "text":
+            assert [text async for text in turn.text_stream] == ["a"]
+        elif use == "cancel":
+            await turn.cancel()
+        await session.close()
+    del turn
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert ["a turn that has ended was not read" in text for text in warnings] == ([] if use else [True])
+
+
 @pytest.mark.parametrize("is_read", [False, True])
 async def test_batch_that_is_dropped_unread_warns_once(is_read: bool, caplog: pytest.LogCaptureFixture) -> None:
     ended = asyncio.Event()

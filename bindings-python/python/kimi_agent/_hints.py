@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
-if not TYPE_CHECKING:
-    from typing import Any
+P = ParamSpec("P")
+R = TypeVar("R")
 
-__all__ = ["CoroutinesOnly", "MadeByFunction", "Property", "no_attribute", "not_iterable"]
+__all__ = ["CoroutinesOnly", "MadeByFunction", "Property", "clear_arguments", "no_attribute", "not_iterable"]
 
 _RESULT = frozenset(
     {"text", "status", "output", "tool_calls", "rejected", "handler_failures", "plan", "cost", "raise_for_status"}
@@ -43,6 +45,50 @@ def no_attribute(holder: object, name: str, wait: str = "await ") -> AttributeEr
 def not_iterable(holder: object, use: str) -> NoReturn:
     """Raises the error for a `for` or an `await` that an object does not support."""
     raise TypeError(f"a {type(holder).__name__} is read with {use}")
+
+
+def clear_arguments(function: Callable[P, R], name: str | None = None) -> Callable[P, R]:
+    """Gives a function clear errors for wrong arguments, with the nearest name.
+
+    Args:
+        function: The function.
+        name: The name that the program calls. Default: that of the function.
+    """
+    called = name or function.__name__
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            # The error of the call itself has no frame of the function.
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            raise TypeError(_wrong_arguments(called, function, error, kwargs)) from None
+
+    return call
+
+
+def _wrong_arguments(called: str, function: Callable[..., Any], error: TypeError, named: dict[str, Any]) -> str:
+    # Imported here, because they take long to import.
+    import difflib
+    import inspect
+
+    parameters = [
+        each for each in inspect.signature(function).parameters.values() if each.name not in ("self", "cls", "_cls")
+    ]
+    names = [each.name for each in parameters if each.kind is not inspect.Parameter.POSITIONAL_ONLY]
+    other = next((name for name in named if name not in names), None)
+    if other is not None:
+        near = difflib.get_close_matches(other, names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names)}"
+        return f"{called}() has no parameter {other!r}; {hint}"
+    text = str(error)
+    if "missing" in text:
+        needed = ", ".join(each.name for each in parameters if each.default is inspect.Parameter.empty)
+        rest = f"; it has the parameters {', '.join(names)}" if len(names) > 1 else ""
+        return f"{called}() needs {needed}{rest}"
+    return f"{called}(){text[text.index(')') + 1 :] if ')' in text else f': {text}'}"
 
 
 class MadeByFunction:

@@ -378,7 +378,7 @@ impl BridgeSession {
         self.closing.send_replace(true);
         let session = self.slot.get().cloned();
         if let Some(session) = &session {
-            host::shared(session).warn_of_failed_turns();
+            host::shared(session).warn_of_ended_turns();
             host::shared(session).begin_close_within(timeout);
         }
         Ok(self.mailbox.run(&self.runtime, async move {

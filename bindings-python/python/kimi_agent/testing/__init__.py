@@ -125,8 +125,12 @@ def replayed_agent(path: str | os.PathLike[str], mode: Literal["replay", "verify
     file = given_path("file", path, "the path of a recording")
     if mode not in ("replay", "verify", "stub"):
         raise InvalidOption(f'invalid option `mode`: expected "replay", "verify" or "stub", got {mode!r}', "mode")
-    flags = [] if mode == "replay" else [f"--{mode}"]
-    return [sys.executable, "-S", _AGENT, "--play-recording", os.path.abspath(file), *flags]
+    return _player(file, mode)
+
+
+def _player(file: str, mode: str, *flags: str) -> list[str]:
+    modes = [] if mode == "replay" else [f"--{mode}"]
+    return [sys.executable, "-S", _AGENT, "--play-recording", os.path.abspath(file), *flags, *modes]
 
 
 _AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent.py")

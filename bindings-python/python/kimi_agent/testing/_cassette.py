@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, cast
 from .. import _native
 from .._encode import kind_of
 from .._errors import InvalidOption
+from .._hints import clear_arguments
 from .._loop import called
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Cassette(Mapping[str, Any]):
         return f"<Cassette {str(self._path)!r}, {'recording' if self._is_recording else 'playing'}>"
 
 
+@clear_arguments
 def cassette(
     path: StrPath,
     executable: StrPath | Sequence[StrPath] | None = None,
@@ -156,7 +158,7 @@ def open_cassette(
     `default` is the mode if neither the program nor `KIMI_RECORD` sets one. `remedy` is the part of errors that says
     how to record.
     """
-    from . import replayed_agent
+    from . import _player
 
     if mode is not None and not isinstance(mode, str):
         raise InvalidOption(f"invalid option `mode`: expected the name of a mode, got {mode!r}", "mode")
@@ -165,6 +167,6 @@ def open_cassette(
     file = given_path("cassette", path, "a name or a path")
     opened, is_recording = called(_native.open_cassette, file, mode, default, remedy)
     if not is_recording:
-        agent = replayed_agent(opened, mode="verify" if verify else "replay")
+        agent = _player(opened, "verify" if verify else "replay", "--cassette")
         return Cassette(Path(opened), False, {"executable": agent})
     return Cassette(Path(opened), True, {"record": opened})._with_agent(executable)

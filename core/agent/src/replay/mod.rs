@@ -1,4 +1,4 @@
-//! The agent of a recording, as a process: `--play-recording PATH [--verify | --stub] [--report=FILE]`.
+//! The agent of a recording, as a process: `--play-recording PATH [--cassette] [--verify | --stub] [--report=FILE]`.
 //!
 //! | file | |
 //! | --- | --- |
@@ -76,6 +76,8 @@ fn mode(arguments: &[String]) -> Result<Mode, String> {
         match argument.as_str() {
             "--verify" => mode = Mode::Verify,
             "--stub" => mode = Mode::Stub,
+            // For the program, which plays it in one session.
+            "--cassette" => {}
             report if report.starts_with("--report=") => {}
             _ if is_known || is_value => {}
             other => {

@@ -138,7 +138,9 @@ impl Control {
     fn warn_of_loss(&self) {
         match self.error.get() {
             Some(error) => tracing::warn!(%error, "failed batch dropped unread; iterate over its results"),
-            None if *self.ended.borrow() => {}
+            None if *self.ended.borrow() => {
+                tracing::warn!("batch dropped unread after its end; iterate over its results");
+            }
             None => tracing::warn!("batch dropped unread, and cancelled; iterate over its results"),
         }
     }

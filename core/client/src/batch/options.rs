@@ -353,6 +353,11 @@ impl BatchOptions {
 
     /// Checks that the recordings have a directory: no file is in its place, and it is not the path of a cassette.
     fn check_recordings(&self) -> Result<()> {
+        if self.session.plays_cassette() {
+            let reason = "a cassette is the recording of one session, and a batch has a session for each job; play it with \
+                          a session";
+            return Err(self.session.invalid("executable", reason));
+        }
         let Some(path) = self.recordings().filter(|_| self.runner.is_none()) else { return Ok(()) };
         // Without the trailing slash, because a file is not found with it.
         let path: PathBuf = path.components().collect();

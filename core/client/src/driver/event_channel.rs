@@ -40,9 +40,9 @@ impl EventChannel {
         self.is_used.swap(true, Ordering::Relaxed)
     }
 
-    /// Returns whether the turn runs or has failed, and the program has not used it.
-    pub(crate) fn may_lose_error(&self) -> bool {
-        !self.is_used.load(Ordering::Relaxed) && !matches!(*self.outcome.borrow(), Some(Ok(_)))
+    /// Returns whether the program has used the turn.
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_usage(&self, usage: &TokenUsage) {

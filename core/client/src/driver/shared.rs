@@ -303,7 +303,7 @@ impl Shared {
         // The driver needs the lock that is held here before it handles the prompt.
         state.next_turn += 1;
         let turns = &mut state.unread.get_or_insert_default().turns;
-        turns.retain(|(_, turn)| turn.upgrade().is_some_and(|turn| turn.may_lose_error()));
+        turns.retain(|(_, turn)| turn.upgrade().is_some_and(|turn| !turn.is_used()));
         turns.push((key, Arc::downgrade(&channel)));
         if let Some(former) = state.active.replace(Active { key, channel, leaving: false }) {
             state.settling = Some((former.key, former.channel));
@@ -319,6 +319,7 @@ impl Shared {
             (active, state.settling.as_ref().map(|(_, channel)| Arc::clone(channel)))
         };
         if let Some((key, channel)) = &active {
+            channel.note_used();
             channel.events.discard_overflow();
             self.cancel(*key);
         }
@@ -400,19 +401,29 @@ impl Shared {
         self.send(Command::Close(timeout));
     }
 
-    /// Logs the failed turns whose error the program has not read, because it closes the session.
-    pub fn warn_of_failed_turns(&self) {
+    /// Logs the turns that have ended and that the program has not read, because it closes the session.
+    pub fn warn_of_ended_turns(&self) {
         let turns = self.lock().unread.as_mut().map(|unread| std::mem::take(&mut unread.turns)).unwrap_or_default();
         for (key, channel) in turns {
             let Some(channel) = channel.upgrade() else { continue };
-            if let Some(error) = channel.failure()
-                && !matches!(error, Error::SessionClosed(_))
-                && !channel.note_used()
-            {
-                let turn = format!("turn-{key}");
-                let text = "the session is closed, and the error of a turn was not read; iterate over its events or wait for its result()";
-                self.in_span(|| tracing::warn!(turn, %error, "{text}"));
+            // A turn that runs is logged when it is cancelled.
+            let Some(outcome) = channel.outcome() else { continue };
+            if matches!(outcome, Err(Error::SessionClosed(_))) || channel.note_used() {
+                continue;
             }
+            let turn = format!("turn-{key}");
+            self.in_span(|| match outcome {
+                Ok(_) => tracing::warn!(
+                    turn,
+                    "the session is closed, and a turn that has ended was not read; iterate over its events or wait for its \
+                     result()"
+                ),
+                Err(error) => tracing::warn!(
+                    turn,
+                    %error,
+                    "the session is closed, and the error of a turn was not read; iterate over its events or wait for its result()"
+                ),
+            });
         }
     }
 }

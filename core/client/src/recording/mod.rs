@@ -24,12 +24,14 @@ use crate::dialect::InitializeParams;
 use crate::error::Result;
 use crate::options::{SessionOptions, Setting};
 pub(crate) use file::{RecordingFile, Used};
-pub(crate) use replayed::Replayed;
-pub(crate) use tape::Opening;
 #[cfg(feature = "testing")]
-pub(crate) use tape::add_cassette;
+pub(crate) use replayed::CASSETTE_FLAG;
+pub(crate) use replayed::Replayed;
 #[cfg(feature = "batch")]
 pub(crate) use tape::is_cassette;
+pub(crate) use tape::{Opening, TAKEN};
+#[cfg(feature = "testing")]
+pub(crate) use tape::{add_cassette, add_played_cassette};
 use writer::{Job, Message};
 
 /// The environment variable with the path of recordings.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kimi_agent_protocol::recording::{Entry, HeaderEntry, PROGRAM_DIFFERS, PROGRAM_NEVER, Recording};
 
+use super::{Opening, TAKEN};
 use crate::connection::TurnKey;
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::handler::StderrHandler;
@@ -17,11 +18,16 @@ use crate::turn_records::TurnReport;
 /// The argument before the path of a recording.
 const FLAG: &str = "--play-recording";
 
+/// The argument after the path of a recording that is a cassette.
+pub(crate) const CASSETTE_FLAG: &str = "--cassette";
+
 /// The parts of a recording that the SDK needs to open a session.
 #[derive(Debug)]
 pub(crate) struct Replayed {
     /// The recording. A session must not record into it.
     pub(super) path: PathBuf,
+    /// Whether it is a cassette, which one session plays.
+    is_cassette: bool,
     dialect: Dialect,
     /// The agent's own records of turns.
     pub(crate) reports: BTreeMap<TurnKey, Option<TurnReport>>,
@@ -32,11 +38,13 @@ pub(crate) struct Replayed {
 impl SessionOptions {
     /// Finds out whether the agent plays a recording. If so, the protocol is that of the recording.
     pub(crate) async fn find_replayed(&mut self) -> Result<()> {
-        let Some(path) = self.program().ok().and_then(|(_, args)| path_after_flag(&args)) else { return Ok(()) };
+        let Some((path, is_cassette)) = self.program().ok().and_then(|(_, args)| path_after_flag(&args)) else {
+            return Ok(());
+        };
         // The agent is started in the session's directory.
         let path = self.work_dir.as_ref().map_or_else(|| path.clone(), |dir| dir.join(&path));
         let file = path.clone();
-        let read = tokio::task::spawn_blocking(move || Replayed::read(&file));
+        let read = tokio::task::spawn_blocking(move || Replayed::read(&file, is_cassette));
         let read = read.await.map_err(|_| Error::Internal("the reading of a recording has failed".to_owned()))?;
         let replayed = read.map_err(|reason| {
             self.invalid("executable", format!("the recording {} can't be read: {reason}", path.display()))
@@ -56,6 +64,23 @@ impl SessionOptions {
         self.on_stderr = Some(with_warning(self.on_stderr.take(), Arc::clone(&replayed)));
         self.replayed = Some(replayed);
         Ok(())
+    }
+
+    /// Begins to play a cassette, if the agent plays one.
+    ///
+    /// # Errors
+    /// Fails if another session plays the cassette, or has played it.
+    pub(crate) fn play_cassette(&self) -> Result<Option<Opening>> {
+        let Some(replayed) = self.replayed.as_ref().filter(|replayed| replayed.is_cassette) else { return Ok(None) };
+        let taken = || self.invalid("executable", format!("can't play {}: {TAKEN}", replayed.path.display()));
+        Opening::of_player(&replayed.path).map(Some).ok_or_else(taken)
+    }
+
+    /// Returns whether the agent plays a cassette.
+    #[cfg(feature = "batch")]
+    pub(crate) fn plays_cassette(&self) -> bool {
+        let found = self.program().ok().and_then(|(_, args)| path_after_flag(&args));
+        found.is_some_and(|(_, is_cassette)| is_cassette)
     }
 }
 
@@ -78,13 +103,16 @@ pub(super) fn left_out(line: &str) -> Option<&str> {
     report.contains(PROGRAM_NEVER).then_some(report)
 }
 
-fn path_after_flag(args: &[OsString]) -> Option<PathBuf> {
-    args.iter().skip_while(|arg| *arg != FLAG).nth(1).map(PathBuf::from)
+/// Returns the path of the recording, and whether it is a cassette.
+fn path_after_flag(args: &[OsString]) -> Option<(PathBuf, bool)> {
+    let mut rest = args.iter().skip_while(|arg| *arg != FLAG).skip(1);
+    let path = rest.next().map(PathBuf::from)?;
+    Some((path, rest.next().is_some_and(|arg| arg == CASSETTE_FLAG)))
 }
 
 impl Replayed {
     /// Reads a recording, and checks whether the agent can play it.
-    fn read(path: &Path) -> std::result::Result<Self, String> {
+    fn read(path: &Path, is_cassette: bool) -> std::result::Result<Self, String> {
         let text = kimi_agent_files::read_file(path).map_err(|error| error.to_string())?;
         let recording = Recording::read(&String::from_utf8_lossy(&text)).map_err(|error| error.to_string())?;
         let dialect = dialect(&recording.header)?;
@@ -101,7 +129,7 @@ impl Replayed {
                 _ => {}
             }
         }
-        Ok(Self { path: path.to_owned(), dialect, reports, left_out: Mutex::default() })
+        Ok(Self { path: path.to_owned(), is_cassette, dialect, reports, left_out: Mutex::default() })
     }
 
     /// Fails if the program has left out something of the recording, once.

@@ -1,5 +1,5 @@
-//! The cassettes that this program records. Each is the recording of one session. A session that does not open leaves the
-//! old recording as it is.
+//! The cassettes that this program records or plays. Each is the recording of one session. A session that does not open
+//! leaves the old recording as it is.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,10 +9,13 @@ use std::sync::{Arc, LazyLock, Mutex, Weak};
 
 use super::file::{RecordingFile, lock, private_file};
 
-const TAKEN: &str = "this cassette has a session already; a cassette is the recording of one session, so use another \
+pub(crate) const TAKEN: &str = "this cassette has a session already; a cassette is the recording of one session, so use another \
                      cassette for the other session";
 
 static TAPES: LazyLock<Mutex<HashMap<PathBuf, Tape>>> = LazyLock::new(Mutex::default);
+
+/// The cassettes that this program plays, each with the session that plays it.
+static PLAYED: LazyLock<Mutex<HashMap<PathBuf, Option<Arc<Progress>>>>> = LazyLock::new(Mutex::default);
 
 /// A cassette that this program records.
 #[derive(Debug, Default)]
@@ -55,6 +58,16 @@ impl Opening {
         Self(file.map(|file| Arc::clone(&file.progress)))
     }
 
+    /// Begins a session that plays a cassette. `None` if another session plays it, or has played it.
+    pub(crate) fn of_player(path: &Path) -> Option<Self> {
+        let mut played = lock(&PLAYED);
+        let session = played.entry(resolved(path)).or_default();
+        if session.as_ref().is_some_and(|session| !session.has_failed()) {
+            return None;
+        }
+        Some(Self(Some(Arc::clone(session.insert(Arc::default())))))
+    }
+
     pub(crate) fn succeed(mut self) {
         self.0 = None;
     }
@@ -76,6 +89,17 @@ pub(crate) fn add_cassette(path: &Path) {
     if tape.session.as_ref().is_some_and(|session| session.is_over()) {
         tape.session = None;
     }
+}
+
+/// Notes that the next session that plays the cassette at this path may do so.
+#[cfg(feature = "testing")]
+pub(crate) fn add_played_cassette(path: &Path) {
+    lock(&PLAYED).insert(resolved(path), None);
+}
+
+/// The path without links and `..`, because the path of a command line can be written differently.
+fn resolved(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// Returns whether this program records a cassette to this path.

@@ -356,7 +356,7 @@ impl Session {
     /// # Ok(()) }
     /// ```
     pub async fn close(&self) -> Result<()> {
-        self.shared.warn_of_failed_turns();
+        self.shared.warn_of_ended_turns();
         self.shared.begin_close();
         self.until_closed().await
     }
@@ -381,7 +381,7 @@ impl Session {
     /// # Ok(()) }
     /// ```
     pub async fn close_with_timeout(&self, timeout: Duration) -> Result<()> {
-        self.shared.warn_of_failed_turns();
+        self.shared.warn_of_ended_turns();
         self.shared.begin_close_within(Some(timeout));
         self.until_closed().await
     }

@@ -87,6 +87,7 @@ impl SessionOptions {
             slot.set(Arc::clone(file)).ok();
         }
         let opening = recording::Opening::of(self.recording.as_ref());
+        let played = self.play_cassette()?;
         let command = self.command()?;
         // An agent that plays a recording is not asked for its version.
         let auto = self.dialect == Dialect::Auto && self.replayed.is_none();
@@ -104,6 +105,7 @@ impl SessionOptions {
         };
         if outcome.is_ok() {
             opening.succeed();
+            played.into_iter().for_each(recording::Opening::succeed);
         }
         outcome
     }

@@ -244,7 +244,7 @@ impl Processes {
         let timeout = self.limit(timeout);
         // The sessions first, because a starting agent answers to them.
         for session in self.sessions() {
-            session.warn_of_failed_turns();
+            session.warn_of_ended_turns();
             session.begin_close_within(timeout);
         }
         let mut shared = self.shared.lock().await;

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{ReplayMode, replayed};
 use crate::error::{Error, invalid_option};
-use crate::recording::{add_cassette, is_folder};
+use crate::recording::{add_cassette, add_played_cassette, is_folder};
 use crate::{AgentOptions, Executable, Result, SessionOptions};
 
 /// The environment variable with the mode.
@@ -214,7 +214,7 @@ impl Cassette {
 
     /// Returns the options of the session. If the test records, this creates the directory of the file. The file is
     /// replaced when the session has opened. A second session with the same options fails with [`Error::InvalidOption`]
-    /// for the option `record`, unless the first did not open.
+    /// for the option `record`, or `executable` when the cassette is played, unless the first did not open.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] for the option `cassette` if the mode is [`CassetteMode::None`] and the file is missing
@@ -233,7 +233,7 @@ impl Cassette {
     pub fn options(&self) -> Result<SessionOptions> {
         if !self.request().open()? {
             let mode = if self.verify { ReplayMode::Verify } else { ReplayMode::Replay };
-            return Ok(SessionOptions::new().executable(replayed(&self.path).mode(mode)));
+            return Ok(SessionOptions::new().executable(replayed(&self.path).as_cassette().mode(mode)));
         }
         let options = SessionOptions::new().record(&self.path);
         Ok(match &self.executable {
@@ -313,6 +313,8 @@ impl<'a> Request<'a> {
         let is_recording = self.records(mode)?;
         if is_recording {
             self.prepare().map_err(|error| self.invalid(&format!("can't be written: {error}")))?;
+        } else {
+            add_played_cassette(self.path);
         }
         Ok(is_recording)
     }

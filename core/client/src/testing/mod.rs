@@ -34,6 +34,7 @@ use std::sync::Arc;
 use crate::Executable;
 use crate::error::invalid_option;
 use crate::private::PrivateDir;
+use crate::recording::CASSETTE_FLAG;
 use kimi_agent_entry as entry;
 use serde_json::Value;
 
@@ -211,6 +212,12 @@ pub enum ReplayMode {
 }
 
 impl ReplayedAgent {
+    /// Marks the recording as a cassette, which one session plays.
+    fn as_cassette(mut self) -> Self {
+        self.command.push(CASSETTE_FLAG.into());
+        self
+    }
+
     /// Sets how the agent plays the recording.
     ///
     /// ```

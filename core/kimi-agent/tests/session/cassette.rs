@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use kimi_agent::batch::BatchOptions;
 use kimi_agent::testing::{Cassette, CassetteMode, ReplayMode, replayed_agent, scripted_agent};
 use kimi_agent::{Approval, ExternalTool, SessionOptions};
 use serde_json::{Value, json};
@@ -113,6 +114,31 @@ async fn second_session_is_refused() {
     assert!(!folder.path().join("sum-2.jsonl").exists());
     // A further test may record the cassette again.
     recorded(folder.path(), "5").await;
+}
+
+#[tokio::test]
+async fn second_session_that_plays_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = recorded(folder.path(), "4").await;
+    let cassette = Cassette::new(path).mode(CassetteMode::None);
+    let options = cassette.options().unwrap();
+    // A session that did not open leaves the cassette to the next one.
+    options.clone().work_dir("/no/such/folder").start().await.unwrap_err();
+    let session = options.clone().start().await.unwrap();
+    assert_eq!(session.prompt("2 + 2?").unwrap().result().await.unwrap().text, "4");
+    session.close().await.unwrap();
+    let error = options.clone().start().await.unwrap_err().to_string();
+    let begin = format!(
+        "invalid option `executable`: can't play {}: this cassette has a session already",
+        cassette.path().display()
+    );
+    assert!(error.starts_with(&begin), "{error}");
+    let batch = BatchOptions::new().session(options).validate().unwrap_err().to_string();
+    assert!(batch.starts_with("invalid option `executable`: a cassette is the recording of one session"), "{batch}");
+    // A further test may play it again, and so may an agent that is not of a cassette.
+    for options in [cassette.options().unwrap(), SessionOptions::new().executable(replayed_agent(cassette.path()))] {
+        options.start().await.unwrap().close().await.unwrap_or_default();
+    }
 }
 
 /// Opens a cassette without a mode. The tests below run it in a process with other variables.
