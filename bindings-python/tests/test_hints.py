@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import AsyncIterable
+import pickle
+from collections.abc import AsyncIterable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 
 import kimi_agent
-from kimi_agent import ApprovalRequest, InvalidOption, create_session, sync
-from kimi_agent.testing import scripted_agent
+from kimi_agent import (
+    ApprovalRequest,
+    InvalidOption,
+    Output,
+    Reject,
+    Retry,
+    SessionClosed,
+    create_session,
+    open_agent,
+    sync,
+    tool,
+)
+from kimi_agent._hints import clear_arguments
+from kimi_agent.testing import cassette, scripted_agent
 
 pytestmark = pytest.mark.interpreter
 
@@ -145,3 +158,76 @@ async def test_wrong_attributes_of_session() -> None:
             _ = anything.session_id
         with pytest.raises(AttributeError, match=r"`result = await session\.prompt\(…\)\.result\(\)`"):
             anything.result()
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: anything(cassette)("a", excutable="b"),
+            r"^cassette\(\) has no parameter 'excutable'; did you mean 'executable'\?$",
+        ),
+        (
+            lambda: anything(cassette)(),
+            r"^cassette\(\) needs path; it has the parameters path, executable, mode, verify$",
+        ),
+        (
+            lambda: anything(cassette)(1, 2, 3, 4, 5),
+            r"^cassette\(\) takes from 1 to 4 positional arguments but 5 were given$",
+        ),
+        (lambda: anything(tool)(tiemout=3), r"^tool\(\) has no parameter 'tiemout'; did you mean 'timeout'\?$"),
+        (lambda: anything(Output)({}, retry=1), r"^Output\(\) has no parameter 'retry'; did you mean 'retries'\?$"),
+        (
+            lambda: anything(Retry)(x=1),
+            r"^Retry\(\) has no parameter 'x'; it has attempts, initial_delay, max_delay, multiplier$",
+        ),
+        (lambda: anything(Reject)(feedbak="a"), r"^Reject\(\) has no parameter 'feedbak'; did you mean 'feedback'\?$"),
+        (lambda: anything(Reject)(), r"^Reject\(\) needs feedback$"),
+        (lambda: anything(kimi_agent.Block)(), r"^Block\(\) needs reason$"),
+        (lambda: anything(Reject)(3), r"^a Reject needs the text that the model reads, got 3; .*answer \"reject\"$"),
+        (lambda: anything(kimi_agent.Block)(None), r"^a Block needs the text that the model reads, got None$"),
+    ],
+)
+def test_wrong_arguments_are_named(call: Callable[[], object], text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        call()
+
+
+def anything(function: Any) -> Any:
+    """The function for calls that type checkers refuse."""
+    return function
+
+
+def test_error_inside_a_call_is_kept() -> None:
+    with pytest.raises(TypeError, match="1 needs keywords"):
+        anything(clear_arguments(failing))(1)
+
+
+def failing(value: int) -> None:
+    raise TypeError(f"{value} needs keywords")
+
+
+def test_answers_are_copied_and_pickled() -> None:
+    for answer in (Reject("a"), kimi_agent.Block("b")):
+        assert pickle.loads(pickle.dumps(answer)) == copy.copy(answer) == answer
+
+
+async def test_closed_session_or_agent_is_not_entered() -> None:
+    session = await create_session(executable=scripted_agent(HELLO))
+    async with session:
+        pass
+    with pytest.raises(SessionClosed, match="the session is closed; open a new one"):
+        async with session:
+            pass
+    agent = await open_agent(executable=scripted_agent(HELLO))
+    await agent.close()
+    with pytest.raises(SessionClosed, match="the agent is closed; open a new one"):
+        async with agent:
+            pass
+
+
+def test_closed_blocking_session_is_not_entered() -> None:
+    session = sync.create_session(executable=scripted_agent(HELLO))
+    session.close()
+    with pytest.raises(SessionClosed, match="the session is closed; open a new one"), session:
+        pass

@@ -19,7 +19,7 @@ import pydantic
 import pytest
 import typing_extensions
 
-from kimi_agent import ExternalTool, FunctionTool, Hook, ToolArgumentError, tool
+from kimi_agent import ExternalTool, FunctionTool, Hook, InvalidOption, ToolArgumentError, sync, tool
 
 pytestmark = pytest.mark.interpreter
 
@@ -362,6 +362,9 @@ def test_methods_partials_and_callable_objects_become_tools() -> None:
     assert store.read("k") == "s:k"
     with pytest.raises(TypeError, match="read is a method: pass the tool of an instance"):
         call(Store.read, key="k")
+    refused = r"tools\[0\] \(read\) is a method: pass the tool of an instance, not of the class"
+    with pytest.raises(InvalidOption, match=refused):
+        sync.create_session(executable="/no/such/agent", tools=[Store.read])
     assert call(Store.where, depth=2) == 2
     assert call(tool(store.plain), key="k") == "s/k"
 
@@ -475,6 +478,10 @@ def _value(o: object()) -> None: ...  # type: ignore[valid-type]
 def _method(self, a: int) -> None: ...  # type: ignore[no-untyped-def]
 
 
+class Plain:
+    def find(self, key: str) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -487,6 +494,10 @@ def _method(self, a: int) -> None: ...  # type: ignore[no-untyped-def]
         (
             lambda: tool(_method),
             r"^_method\(\): parameter 'self': a function has none; decorate the method in its class",
+        ),
+        (
+            lambda: tool(Plain.find),
+            r"^find\(\): it is a method of a class: pass .*`tool\(instance\.find\)`, or decorate",
         ),
         (lambda: tool(tool(_made)), r"^@tool needs a function, got the tool '_made', which is made already"),
         (lambda: tool(lambda x: x), r"^a tool made of a lambda needs a name"),

@@ -333,6 +333,7 @@ class Owner(_Blocking[Owned]):
         run(self._inner.close(timeout))
 
     def __enter__(self) -> Self:
+        self._inner._check_open()
         return self
 
     def __exit__(

@@ -9,6 +9,8 @@ import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
+from ._errors import InvalidOption
+from ._hints import clear_arguments
 from ._tool import ExternalTool, is_async
 from ._tool_context import ToolContext, context_parameter
 
@@ -60,6 +62,11 @@ class FunctionTool(ExternalTool, Generic[P, R]):
         self._given_context = context
         self._schema = schema
 
+    def _check_usable(self, place: str) -> None:
+        if self._is_unbound:
+            problem = f"{place} ({self.name}) is a method: pass the tool of an instance, not of the class"
+            raise InvalidOption(f"invalid option `tools`: {problem}", "tools")
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.__wrapped__(*args, **kwargs)
 
@@ -93,6 +100,7 @@ def tool(
     description: str | None = None,
     timeout: float | timedelta | None = None,
 ) -> FunctionTool[P, R]: ...
+@clear_arguments
 def tool(
     function: Callable[..., Any] | None = None,
     /,
@@ -133,7 +141,7 @@ def tool(
     5
     """
     # Annotations given as text may name types that the calling function defines.
-    localns = sys._getframe(1).f_locals
+    localns = sys._getframe(2).f_locals
     if function is None:
         return lambda function: _make(function, name, description, timeout, localns)
     return _make(function, name, description, timeout, localns)
@@ -169,6 +177,11 @@ def _make(
     is_unbound = _is_unbound_method(function, parameters)
     if not is_unbound and _has_self(function, parameters):
         raise TypeError(f"{name}(): parameter 'self': a function has none; decorate the method in its class")
+    if is_unbound and _exists_in_class(function, localns):
+        raise TypeError(
+            f"{name}(): it is a method of a class: pass the method of an instance, "
+            f"`tool(instance.{function.__name__})`, or decorate it in its class"
+        )
     preset = _preset(function)
     context = context_parameter(function, localns)
     if context is not None:
@@ -231,6 +244,15 @@ def _is_unbound_method(function: Any, parameters: list[inspect.Parameter]) -> bo
         return False
     owner = function.__qualname__.rpartition(".")[0]
     return bool(owner) and not owner.endswith("<locals>") and _has_self(function, parameters)
+
+
+def _exists_in_class(function: Any, localns: Mapping[str, Any]) -> bool:
+    """Whether the class of a method exists. A decorator in the class is called before."""
+    path = function.__qualname__.rpartition("<locals>.")[2].split(".")
+    found = localns.get(path[0], function.__globals__.get(path[0]))
+    for part in path[1:]:
+        found = inspect.getattr_static(found, part, None)
+    return found is function
 
 
 def _has_self(function: Any, parameters: list[inspect.Parameter]) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ._answers import Block, Reject
+from ._answers import Block, Reject, answer_fields
 from ._encode import kind_of, to_jsonable, valid_unicode
 from ._errors import InvalidOption
 from ._failures import class_name, failure_text, is_a
@@ -188,6 +188,7 @@ class Handlers:
         self.tools: list[ExternalTool] = _instances("tools", options.get("tools"), ExternalTool, made)
         self.hooks: list[Hook] = _instances("hooks", options.get("hooks"), Hook, "a Hook")
         for at, tool in enumerate(self.tools):
+            tool._check_usable(f"tools[{at}]")
             what = f"the handler of tools[{at}] ({tool.name})"
             _check_parameters("tools", tool.handler, what, "the arguments as a dict", tool._context)
         for at, hook in enumerate(self.hooks):
@@ -496,10 +497,8 @@ def encode_answer(value: Any, kind: str | None = None) -> Any:
         return None
     if type(value) is str:
         return valid_unicode(value)
-    if isinstance(value, Reject):
-        return to_jsonable({"reject": value.feedback}, valid_unicode)
-    if isinstance(value, Block):
-        return to_jsonable({"block": value.reason}, valid_unicode)
+    if isinstance(value, (Reject, Block)):
+        return to_jsonable(answer_fields(value), valid_unicode)
     if value is Reject or value is Block:
         text = "feedback" if value is Reject else "reason"
         raise TypeError(

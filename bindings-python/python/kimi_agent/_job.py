@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from ._encode import NotUnicode, kind_of, option_problem, seconds, to_jsonable, valid_unicode
 from ._errors import InvalidOption, KimiAgentError, TurnCancelled, from_native
+from ._hints import clear_arguments
 from ._input import encode_input
 from ._message import Message
 from ._output import T_co
@@ -165,6 +166,10 @@ class Retry:
             "max_delay": seconds(self.max_delay),
             "multiplier": self.multiplier,
         }
+
+
+if not TYPE_CHECKING:
+    Retry.__init__ = clear_arguments(Retry.__init__, "Retry")
 
 
 @dataclass(frozen=True)

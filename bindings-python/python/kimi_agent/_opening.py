@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from . import _native
 from ._encode import NotUnicode, kind_of, option_problem, seconds, to_jsonable
-from ._errors import InvalidOption, KimiAgentError, RpcError
+from ._errors import InvalidOption, KimiAgentError, RpcError, SessionClosed
 from ._failures import failure_text
 from ._handlers import Handlers
 from ._hints import MadeByFunction
@@ -52,7 +52,18 @@ class Owner(MadeByFunction, Generic[N]):
         return False
 
     async def __aenter__(self) -> Self:
+        self._check_open()
         return self
+
+    def _check_open(self) -> None:
+        """Checks that the program has not closed it.
+
+        Raises:
+            SessionClosed: The program has closed it.
+        """
+        if self._closing:
+            what = self._name.partition(" ")[2].lower()
+            raise SessionClosed(f"{self._name} cannot be entered after close(): the {what} is closed; open a new one")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

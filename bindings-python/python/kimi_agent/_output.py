@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
 
 from ._encode import kind_of, to_jsonable
 from ._errors import InvalidOption
+from ._hints import clear_arguments
 
 # mypy takes this name for true.
 MYPY = False
@@ -167,6 +168,10 @@ class Output(Generic[T_co]):
         except TypeError as error:
             raise InvalidOption(f"invalid option `output`: {error}", "output") from None
         return given
+
+
+if not TYPE_CHECKING:
+    Output.__init__ = clear_arguments(Output.__init__, "Output")
 
 
 class OutputCheck:

@@ -108,6 +108,9 @@ class ExternalTool:
         """The longest time of a call in seconds. None: no limit."""
         return self._timeout
 
+    def _check_usable(self, place: str) -> None:
+        """Checks that the handler can be called. `place`: the tool's place in the options."""
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name!r})"
 
