@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use kimi_agent_files::{read_regular, write_output};
 use kimi_agent_protocol::printable::visible_json;
 use kimi_agent_protocol::recording::Recording;
+use serde_json::Value;
 
 use super::{Failure, atif, page, summary, write_out, write_path};
 
@@ -138,11 +139,20 @@ pub(crate) fn read_named(path: &Path) -> Result<RecordingFile, Failure> {
     read_with(path, |path| read_regular(path, LONGEST))
 }
 
+/// Returns whether a text begins as the journal of a batch.
+fn is_journal(text: &str) -> bool {
+    let header = text.lines().next().and_then(|line| serde_json::from_str::<Value>(line).ok());
+    header.is_some_and(|header| header["format"].as_str().is_some_and(|format| format.starts_with("kimi-agent-batch/")))
+}
+
 fn read_with(path: &Path, read: impl Fn(&Path) -> std::io::Result<Vec<u8>>) -> Result<RecordingFile, Failure> {
     let failed = |reason: String| Failure::Because(format!("{}: {reason}", path.display()));
     let text = read(path).map_err(|error| failed(format!("it cannot be read: {error}")))?;
     let text = String::from_utf8_lossy(&text).into_owned();
-    let recording = Recording::read(&text).map_err(|error| failed(error.to_string()))?;
+    let recording = Recording::read(&text).map_err(|error| match is_journal(&text) {
+        true => failed("it is the journal of a batch; `kimi-agent report` makes its page".to_owned()),
+        false => failed(error.to_string()),
+    })?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(RecordingFile { name, text, recording })
 }

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use kimi_agent_client::batch::{Job, Jobs};
 use kimi_agent_client::host::unreadable_job;
 use kimi_agent_client::{Error, Result};
+use serde::de::IgnoredAny;
 use tokio::sync::mpsc;
 
 use crate::Failure;
@@ -85,15 +86,19 @@ fn read_line(file: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
 fn read_lines(mut file: impl BufRead, jobs: &mpsc::Sender<Result<Job>>) {
     let mut line = Vec::new();
     let mut is_first = true;
+    let not_lines =
+        |begin: &str| wrong(format!("the file begins with {begin}; expected JSON Lines: each job is a line"));
     for number in 1_u64.. {
         line.clear();
         let job = match read_line(&mut file, &mut line) {
             Ok(0) => return,
             Ok(_) if line.trim_ascii().is_empty() => continue,
-            Ok(_) if std::mem::take(&mut is_first) && line.trim_ascii().starts_with(b"[") => {
-                Err(wrong("the file begins with a list; expected JSON Lines: each job is a line".to_owned()))
+            Ok(_) if is_first && line.trim_ascii().starts_with(b"[") => Err(not_lines("a list")),
+            Ok(_) if is_first && is_part(line.trim_ascii()) => Err(not_lines("a JSON value of several lines")),
+            Ok(_) => {
+                is_first = false;
+                Ok(parse(line.trim_ascii_end(), number))
             }
-            Ok(_) => Ok(parse(line.trim_ascii_end(), number)),
             Err(error) => Err(wrong(format!("line {number} of the jobs cannot be read: {error}"))),
         };
         let is_over = job.is_err();
@@ -103,16 +108,23 @@ fn read_lines(mut file: impl BufRead, jobs: &mpsc::Sender<Result<Job>>) {
     }
 }
 
+/// Returns whether a line is the beginning of a JSON value that continues on the next line.
+fn is_part(line: &[u8]) -> bool {
+    matches!(line.last(), Some(b'{' | b'[' | b',' | b':'))
+        && serde_json::from_slice::<IgnoredAny>(line).is_err_and(|error| error.is_eof())
+}
+
 /// Returns the job of a line. A line that is not JSON is a job that fails.
 fn parse(line: &[u8], number: u64) -> Job {
     match serde_json::from_slice(line) {
         Ok(value) => Job::from_json(value),
         Err(error) => {
-            let text = error.to_string();
-            // The parser gets only this line.
-            let reason = text.split(" at line ").next().unwrap_or_default();
-            let column = error.column();
-            unreadable_job(wrong(format!("line {number} of the jobs is not JSON: {reason} at column {column}")))
+            let place = match error.is_eof() {
+                true => "it ends in the middle of a value".to_owned(),
+                false => format!("see column {}", error.column()),
+            };
+            let expected = "expected a text in quotes, or an object such as {\"prompt\": \"…\"}";
+            unreadable_job(wrong(format!("line {number} of the jobs is not JSON: {place}; {expected}")))
         }
     }
 }

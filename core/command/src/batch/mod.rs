@@ -178,7 +178,11 @@ pub(crate) fn report(arguments: ReportArguments) -> Result<(), Failure> {
     let path = arguments.html.unwrap_or_else(|| journal.with_extension("html"));
     let mut page = Page::new(&path);
     read_journal(journal, |result| page.add(&result)).map_err(|error| match error {
-        Error::InvalidOption { reason, .. } => Failure::wrong("JOURNAL", reason),
+        Error::InvalidOption { reason, .. } => {
+            let is_recording = journal.is_file() && inspect::read(journal).is_ok();
+            let remedy = if is_recording { "; it is a recording, and `kimi-agent inspect` makes its page" } else { "" };
+            Failure::wrong("JOURNAL", format!("{reason}{remedy}"))
+        }
         other => other.into(),
     })?;
     if inspect::is_same(journal, &path) {

@@ -77,7 +77,12 @@ fn failed_job_sets_exit_code() {
     let lines = ran.lines();
     assert_eq!((&lines[0]["status"], &lines[1]["error"]["code"]), (&json!("finished"), &json!("invalid_option")));
     let message = lines[1]["error"]["message"].as_str().unwrap();
-    assert!(message.contains("line 2 of the jobs is not JSON: expected ident at column 2"), "{message}");
+    assert!(
+        message.contains(
+            "line 2 of the jobs is not JSON: see column 2; expected a text in quotes, or an object such as {"
+        ),
+        "{message}"
+    );
     assert!(lines[2]["error"]["message"].as_str().unwrap().contains("did you mean `model`"));
     let line = ran.err.lines().find(|line| line.contains("failed (invalid_option): ") && line.contains("line 2 of"));
     assert!(line.is_some_and(|line| line.ends_with(" tokens")), "{}", ran.err);
@@ -162,7 +167,16 @@ fn wrong_reports_are_refused() {
     let agent = agent(json!([[{"text": "x"}]]));
     let journal = folder.name("batch.jsonl");
     assert_eq!(ran_with(&agent, JOBS, &["batch", "-", "-q", "--journal", &journal]).code, 0);
+    let run = folder.name("run.jsonl");
+    assert_eq!(ran_with(&agent, "", &["run", "hi", "-q", "--record", &run]).code, 0);
+    let ran = reported(&["inspect", &journal]);
+    let expected = "batch.jsonl: it is the journal of a batch; `kimi-agent report` makes its page";
+    assert!(ran.code == 1 && ran.err.contains(expected), "{} {}", ran.code, ran.err);
     for (arguments, words) in [
+        (
+            ["report", &*run, "--html", "x"],
+            "run.jsonl is not the journal of a batch; choose another path; it is a recording, and `kimi-agent inspect` makes",
+        ),
         (["report", "/no/such.jsonl", "--html", "x"], "invalid value of JOURNAL: can't read /no/such.jsonl"),
         (["report", &*jobs, "--html", "x"], "is not the journal of a batch"),
         (["report", &*journal, "--html", &*journal], "is the journal"),
@@ -193,11 +207,17 @@ fn wrong_arguments_are_refused() {
 }
 
 #[test]
-fn list_of_jobs_is_refused() {
+fn jobs_that_are_not_json_lines_are_refused() {
     let agent = agent(json!([[{"text": "x"}]]));
-    let ran = ran_with(&agent, "\n[\n\"one\",\n\"two\"\n]\n", &["batch", "-"]);
-    assert_eq!((ran.code, ran.lines().len()), (2, 0), "{}", ran.err);
-    assert!(ran.err.contains("the file begins with a list; expected JSON Lines"), "{}", ran.err);
+    for (jobs, begin) in [
+        ("\n[\n\"one\",\n\"two\"\n]\n", "a list"),
+        ("{\n  \"prompt\": \"one\"\n}\n", "a JSON value of several lines"),
+        ("{\"jobs\": [\n\"one\"]}\n", "a JSON value of several lines"),
+    ] {
+        let ran = ran_with(&agent, jobs, &["batch", "-"]);
+        assert_eq!((ran.code, ran.lines().len()), (2, 0), "{}", ran.err);
+        assert!(ran.err.contains(&format!("the file begins with {begin}; expected JSON Lines")), "{}", ran.err);
+    }
 }
 
 #[test]
