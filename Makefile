@@ -26,7 +26,7 @@ MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 # The same command wherever it is run, so that a second run has nothing to do: into $(TARGET)/doc. The features are without the
 # name of the crate: `kimi-agent/mcp` would be a feature of its development dependency `kimi-agent`, which is not documented.
-RUSTDOC := RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps $(CORE) --features mcp,otel,proxy,testing,kimi-web --lib
+RUSTDOC := RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps $(CORE) --features mcp,otel,proxy,remote,testing,kimi-web --lib
 
 # The first Python from 3.10 on that can make a virtual environment.
 PYTHON ?= $(shell python3 tools/find_python.py 2>/dev/null || echo python3)

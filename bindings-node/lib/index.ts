@@ -80,11 +80,13 @@ export {
 export {
   container,
   prefix,
+  remote,
   sandbox,
   ssh,
   type ContainerOptions,
   type Place,
   type PrefixOptions,
+  type RemoteOptions,
   type SandboxOptions,
   type SshOptions,
 } from "./place.js";

@@ -15,7 +15,10 @@ export interface PrefixOptions {
   paths?: Readonly<Record<string, string>> | undefined;
 }
 
-/** The place in which an agent runs, for the option `place`. {@link container}, {@link prefix}, {@link sandbox} and {@link ssh} return it. */
+/**
+ * The place in which an agent runs, for the option `place`. {@link container}, {@link prefix}, {@link remote}, {@link sandbox} and
+ * {@link ssh} return it.
+ */
 export interface Place {
   /** The kind of place. */
   readonly type: string;
@@ -143,5 +146,38 @@ export function ssh(options: SshOptions): Place {
   return atCaller(ssh, () => {
     const { host, workDir, options: words } = knownOptions("ssh()", options, ["host", "workDir", "options"]);
     return Object.freeze({ type: "ssh", host, workDir, options: words });
+  });
+}
+
+/** The settings of `remote()`. */
+export interface RemoteOptions {
+  /** The address: `wss` or `ws` for a WebSocket, `https` or `http` for HTTP. */
+  url: string;
+  /** Headers of each request, such as `Authorization`. Logs, errors and recordings do not show their values. Default: none. */
+  headers?: Readonly<Record<string, string>> | undefined;
+  /** The absolute path that `workDir` of the session has for the agent. Default: the agent has the same paths as this program. */
+  workDir?: string | undefined;
+}
+
+/**
+ * Uses an agent that a server offers over WebSocket or HTTP, as ACP's transport proposal says. Nothing is started on this machine,
+ * so `executable`, `extraArgs`, `env` and `inheritEnv` are refused. The certificate of the server must be one that this system
+ * accepts. The proxy is that of `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`.
+ *
+ * @param options - The address, the headers, and the working directory of the agent.
+ * @returns The place, for the option `place`.
+ * @example
+ * ```ts
+ * const place = remote({ url: "wss://agents.example/acp", headers: { Authorization: "Bearer …" }, workDir: "/srv/app" });
+ * const options = { workDir: ".", place };
+ * ```
+ */
+export function remote(options: RemoteOptions): Place {
+  return atCaller(remote, () => {
+    const { url, headers, workDir } = knownOptions("remote()", options, ["url", "headers", "workDir"]);
+    const place = { type: "remote", url, headers, workDir };
+    // `console.log()` shows the names of headers only.
+    const shown = () => ({ ...place, headers: Object.keys(headers ?? {}) });
+    return Object.freeze(Object.defineProperty(place, Symbol.for("nodejs.util.inspect.custom"), { value: shown }));
   });
 }

@@ -156,7 +156,7 @@ if TYPE_CHECKING:
         SessionSettings,
         UserInput,
     )
-    from ._place import Container, Place, Prefix, Sandbox, Ssh
+    from ._place import Container, Place, Prefix, Remote, Sandbox, Ssh
     from ._policy import Policy, PolicyRules, PolicyVerdict
     from ._resource import file, resource
     from ._results import (
@@ -268,6 +268,7 @@ __all__ = [
     "Reject",
     "RejectedApproval",
     "RejectedTool",
+    "Remote",
     "Replay",
     "Request",
     "ResourcePart",
@@ -344,7 +345,7 @@ _LATER = {
     "AuthMethod": "_auth",
     **dict.fromkeys(("FunctionTool", "tool"), "_function_tool"),
     **dict.fromkeys(("Batch", "run_batch"), "_batch"),
-    **dict.fromkeys(("Container", "Place", "Prefix", "Sandbox", "Ssh"), "_place"),
+    **dict.fromkeys(("Container", "Place", "Prefix", "Remote", "Sandbox", "Ssh"), "_place"),
     "image": "_image",
     **dict.fromkeys(("file", "resource"), "_resource"),
     **dict.fromkeys(("Job", "JobResult", "Progress", "Retry"), "_job"),

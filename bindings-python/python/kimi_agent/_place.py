@@ -10,7 +10,7 @@ from typing import Any, Literal, Union
 from ._encode import NotUnicode, kind_of, to_jsonable
 from ._errors import InvalidOption
 
-__all__ = ["Container", "Place", "Prefix", "Sandbox", "Ssh", "settings_of"]
+__all__ = ["Container", "Place", "Prefix", "Remote", "Sandbox", "Ssh", "settings_of"]
 
 _Path = Union[str, "os.PathLike[str]"]
 
@@ -113,6 +113,30 @@ class Ssh(Place):
     options: Sequence[str] = ()
     """Arguments of `ssh` before the host, such as `["-p", "2222"]`. Default: none."""
     type: Literal["ssh"] = field(default="ssh", init=False, repr=False)
+    """The kind of place."""
+
+
+@dataclass(frozen=True)
+class Remote(Place):
+    """Uses an agent that a server offers over WebSocket or HTTP, as ACP's transport proposal says.
+
+    Nothing is started on this machine, so `executable`, `extra_args`, `env` and `inherit_env` are refused. The
+    certificate of the server must be one that this system accepts. The proxy is that of `HTTPS_PROXY`, `HTTP_PROXY`,
+    `ALL_PROXY` and `NO_PROXY`.
+
+    >>> place = Remote("wss://agents.example/acp", headers={"Authorization": "Bearer …"}, work_dir="/srv/app")
+    >>> options = {"work_dir": ".", "place": place}
+    """
+
+    url: str
+    """The address: `wss` or `ws` for a WebSocket, `https` or `http` for HTTP."""
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    """Headers of each request, such as `Authorization`. Logs, errors and recordings do not show their values. Default:
+    none."""
+    work_dir: str | None = None
+    """The absolute path that `work_dir` of the session has for the agent. Default: the agent has the same paths as this
+    program."""
+    type: Literal["remote"] = field(default="remote", init=False, repr=False)
     """The kind of place."""
 
 

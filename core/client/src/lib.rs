@@ -46,7 +46,7 @@ pub use kimi_agent_protocol::{
 pub use local::{Files, Terminals, files, terminals};
 pub use options::{AgentOptions, Dialect, Enforce, Executable, InheritEnv, PromptOptions, SessionOptions};
 pub use output::Output;
-pub use place::{Container, Place, Prefix, Sandbox, Ssh};
+pub use place::{Container, Place, Prefix, Remote, Sandbox, Ssh};
 pub use session::{Agent, Replay, Session, SessionState, Step, Steps, TextStream, Turn, prompt};
 #[cfg(feature = "otel")]
 pub use telemetry::Telemetry;

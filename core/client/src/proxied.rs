@@ -71,7 +71,14 @@ impl AgentProcess {
     }
 
     fn described(&self, exit: Exit) -> AgentExit {
-        AgentExit { exit_code: exit.code, signal: exit.signal, stderr: self.0.stderr_tail(), ..AgentExit::default() }
+        let mut exit = AgentExit {
+            exit_code: exit.code,
+            signal: exit.signal,
+            stderr: self.0.stderr_tail(),
+            ..AgentExit::default()
+        };
+        exit.hint = self.0.explain(&exit);
+        exit
     }
 }
 
@@ -88,6 +95,9 @@ pub async fn start(options: &SessionOptions) -> Result<RunningAgent> {
         let reason =
             "the proxy does not translate paths; use a `place` with the paths of this machine, such as a sandbox";
         return Err(crate::Error::Unsupported(reason.to_owned()));
+    }
+    if options.remote_address().is_some() {
+        return running(options.launch_remote()?, options).await;
     }
     let (program, mut args) = options.program()?;
     if args.is_empty() {
@@ -106,7 +116,10 @@ pub async fn start(options: &SessionOptions) -> Result<RunningAgent> {
         is_gateway: false,
         placed: Default::default(),
     };
-    let launch = options.placed(launch)?;
+    running(options.placed(launch)?, options).await
+}
+
+async fn running(launch: Launch, options: SessionOptions) -> Result<RunningAgent> {
     let Transport { reader, writer, process, .. } = transport::spawn(launch, options.on_stderr.clone()).await?;
     Ok(RunningAgent { reader, writer, process: AgentProcess(process) })
 }

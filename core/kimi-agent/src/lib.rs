@@ -120,8 +120,8 @@ pub use kimi_agent_client::Telemetry;
 pub use kimi_agent_client::run_batch;
 pub use kimi_agent_client::{
     Agent, AgentOptions, AsJson, Container, Dialect, Enforce, Executable, ExternalTool, Files, Hook, InheritEnv,
-    IntoToolReturn, Output, Place, Prefix, PromptOptions, Replay, Sandbox, Session, SessionOptions, SessionState, Ssh,
-    Step, Steps, Terminals, TextStream, ToolContext, Turn, files, prompt, terminals,
+    IntoToolReturn, Output, Place, Prefix, PromptOptions, Remote, Replay, Sandbox, Session, SessionOptions,
+    SessionState, Ssh, Step, Steps, Terminals, TextStream, ToolContext, Turn, files, prompt, terminals,
 };
 #[cfg(feature = "policy")]
 pub use kimi_agent_policy::{Decision, Policy, PolicyVerdict};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-pub use self::exit::{AgentExit, STDERR};
+pub use self::exit::{AgentExit, CONNECTION, STDERR};
 pub use self::rpc::{RpcError, RpcErrorKind};
 use crate::budget::BudgetExceeded;
 use crate::connection::PromptResult;

@@ -29,7 +29,7 @@ impl SessionOptions {
         if let Some(replayed) = &self.replayed {
             return self.read_session_files.then(|| RecordsSource::Recording(Arc::clone(replayed)));
         }
-        if self.paths.is_some() {
+        if self.paths.is_some() || self.remote_address().is_some() {
             // They are in the place of the agent.
             return None;
         }

@@ -27,6 +27,7 @@ const REMEDIES: [(&str, &str); 5] = [
 impl SessionOptions {
     pub(crate) fn speaks_acp(&self, agent: Option<AgentKind>) -> bool {
         match self.dialect {
+            _ if self.remote_address().is_some() => true,
             Dialect::Acp => true,
             Dialect::Auto => matches!(agent, Some(AgentKind::KimiCode(_) | AgentKind::Other(_))),
             _ => false,

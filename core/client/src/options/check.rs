@@ -32,7 +32,8 @@ impl SessionOptions {
     /// [`Error::InvalidOption`] names the first wrong option.
     pub fn validate(&self) -> Result<()> {
         OPTIONS.iter().try_for_each(|option| {
-            let checked = self.check(option).and_then(|()| self.check_more(option.name));
+            let remote = self.problem_with_remote(option.name).map_or(Ok(()), Err);
+            let checked = remote.and_then(|()| self.check(option)).and_then(|()| self.check_more(option.name));
             checked.map_err(|reason| self.invalid(option.name, reason))
         })
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::SessionOptions;
+use super::{Dialect, InheritEnv, SessionOptions};
 use crate::transport::launch::{Launch, Placed};
 use crate::{Error, Place, Result};
 
@@ -74,9 +74,60 @@ impl SessionOptions {
         })
     }
 
+    /// Returns the address of an agent that is reached over the network.
+    pub(crate) fn remote_address(&self) -> Option<&str> {
+        self.place.as_deref().and_then(Place::address)
+    }
+
+    /// Returns why an option cannot be combined with an agent that is reached over the network, and not started here.
+    pub(super) fn problem_with_remote(&self, option: &str) -> Option<String> {
+        let is_set = match option {
+            "executable" => self.executable.is_some(),
+            "extra_args" => !self.extra_args.is_empty(),
+            "env" => !self.env.is_empty() || !self.inherited.removed.is_empty(),
+            "inherit_env" => self.inherited.rule != InheritEnv::default(),
+            "dialect" => !matches!(self.dialect, Dialect::Auto | Dialect::Acp),
+            _ => false,
+        };
+        let address = self.remote_address().filter(|_| is_set)?;
+        Some(match option {
+            "dialect" => format!("the agent at {address} (from `place`) is reached over ACP; leave the option out"),
+            _ => format!(
+                "the agent at {address} (from `place`) is not started here; leave the option out, and configure the server"
+            ),
+        })
+    }
+
+    /// Returns how the agent is reached over the network.
+    pub(crate) fn launch_remote(&self) -> Result<Launch> {
+        let address = self.remote_address().unwrap_or_default().to_owned();
+        if let Some(limit) = self.first_limit() {
+            let limit = self.naming.name(limit);
+            return Err(Error::Unsupported(format!(
+                "an agent that is reached over the network does not support `{limit}`; configure the agent at {address} itself"
+            )));
+        }
+        let current_dir = self.absolute("work_dir", self.work_dir.as_deref().unwrap_or(Path::new(".")))?;
+        let target = self.place.as_deref().and_then(|place| place.target(self.handshake_timeout, self.max_line_bytes));
+        Ok(Launch {
+            program: address.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            inherited: Default::default(),
+            current_dir,
+            private: Default::default(),
+            server: None,
+            is_gateway: false,
+            placed: Box::new(Placed { paths: self.paths.clone(), remote: target, ..Placed::default() }),
+        })
+    }
+
     /// Returns how the agent is started in its place.
     pub(crate) fn placed(&self, launch: Launch) -> Result<Launch> {
         let Some(place) = &self.place else { return Ok(launch) };
+        if launch.placed.remote.is_some() {
+            return Ok(launch);
+        }
         place.apply(Launch { placed: Box::new(Placed { paths: self.paths.clone(), ..Placed::default() }), ..launch })
     }
 
@@ -84,6 +135,12 @@ impl SessionOptions {
     pub(crate) fn check_tools_reachable(&self) -> Result<()> {
         if self.tools.is_empty() || self.reaches_loopback() {
             return Ok(());
+        }
+        if let Some(address) = self.remote_address() {
+            return Err(Error::Unsupported(format!(
+                "an agent of ACP calls `tools` through a server on 127.0.0.1 of this machine, which the agent at {address} does not reach; \
+                 leave `tools` out, or offer them to the agent as an MCP server that it reaches, in `mcp_configs`"
+            )));
         }
         let advice = self.place.as_deref().map_or("", Place::loopback_advice);
         Err(Error::Unsupported(format!(

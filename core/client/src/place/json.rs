@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::{Container, Place, Prefix, Sandbox, Ssh};
+use super::{Container, Place, Prefix, Remote, Sandbox, Ssh};
 use crate::naming::Naming;
 use crate::options::kind_of;
 
@@ -18,9 +18,12 @@ pub(crate) fn read(mut settings: Map<String, Value>, naming: Naming) -> Result<P
         Some("sandbox") => settings.sandbox()?.into(),
         Some("container") => settings.container()?.into(),
         Some("ssh") => settings.ssh()?.into(),
+        Some("remote") => settings.remote()?.into(),
         _ => {
             let got = kind.map_or_else(|| "none".to_owned(), |kind| kind.to_string());
-            return Err(format!("`type`: expected \"container\", \"prefix\", \"sandbox\" or \"ssh\", got {got}"));
+            return Err(format!(
+                "`type`: expected \"container\", \"prefix\", \"remote\", \"sandbox\" or \"ssh\", got {got}"
+            ));
         }
     };
     match settings.settings.keys().next() {
@@ -112,6 +115,24 @@ impl Settings {
     fn ssh(&mut self) -> Result<Ssh, String> {
         let (host, work_dir) = (self.text("host")?.unwrap_or_default(), self.text("work_dir")?.unwrap_or_default());
         Ok(Ssh::new(host, work_dir).options(self.words("options")?))
+    }
+
+    fn remote(&mut self) -> Result<Remote, String> {
+        const EXPECTED: &str = "an object of text";
+        let mut remote = Remote::new(self.text("url")?.unwrap_or_default());
+        remote.work_dir = self.text("work_dir")?;
+        remote.headers = match self.take("headers") {
+            None => Vec::new(),
+            Some(Value::Object(headers)) => {
+                let header = |(name, value)| match value {
+                    Value::String(value) => Ok((name, value)),
+                    other => Err(self.wrong("headers", EXPECTED, &other)),
+                };
+                headers.into_iter().map(header).collect::<Result<_, _>>()?
+            }
+            Some(other) => return Err(self.wrong("headers", EXPECTED, &other)),
+        };
+        Ok(remote)
     }
 
     fn sandbox(&mut self) -> Result<Sandbox, String> {

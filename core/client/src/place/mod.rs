@@ -4,6 +4,7 @@
 //! - `sandbox`: a sandbox of the operating system
 //! - `container`: a container of Docker or Podman
 //! - `ssh`: another machine
+//! - `remote`: an agent that a server offers over the network
 //! - `own`: the directories in which agents keep their data
 //! - `json`: places as the bindings pass them
 
@@ -11,6 +12,7 @@ mod container;
 mod json;
 mod own;
 mod prefix;
+mod remote;
 mod sandbox;
 mod ssh;
 
@@ -23,11 +25,13 @@ use kimi_agent_protocol::place::PathMap;
 pub use container::Container;
 pub(crate) use json::read;
 pub use prefix::Prefix;
+pub use remote::Remote;
+pub(crate) use remote::secrets;
 pub use sandbox::Sandbox;
 pub use ssh::Ssh;
 
 use crate::options::find_command;
-use crate::transport::launch::Launch;
+use crate::transport::launch::{Launch, Target};
 use crate::{Error, Result};
 
 /// The place in which an agent runs; see [`SessionOptions::place`](crate::SessionOptions::place).
@@ -49,6 +53,8 @@ pub enum Place {
     Container(Container),
     /// On another machine.
     Ssh(Ssh),
+    /// At a server, over the network.
+    Remote(Remote),
 }
 
 impl Place {
@@ -110,6 +116,19 @@ impl Place {
         Ssh::new(host.into(), work_dir.into())
     }
 
+    /// Makes a place that is reached over the network, by its address: an agent that a server offers over WebSocket (`wss`, `ws`) or
+    /// HTTP (`https`, `http`). It speaks ACP. Nothing is started on this machine.
+    ///
+    /// ```
+    /// use kimi_agent::{Place, SessionOptions};
+    /// let place = Place::remote("wss://agents.example/acp").header("Authorization", "Bearer …");
+    /// let options = SessionOptions::new().place(place);
+    /// # options.validate().unwrap();
+    /// ```
+    pub fn remote(url: impl Into<String>) -> Remote {
+        Remote::new(url.into())
+    }
+
     /// Returns why the place cannot be used.
     pub(crate) fn problem(&self) -> Option<String> {
         match self {
@@ -117,6 +136,7 @@ impl Place {
             Self::Sandbox(sandbox) => sandbox.problem(),
             Self::Container(container) => container.problem(),
             Self::Ssh(ssh) => ssh.problem(),
+            Self::Remote(remote) => remote.problem(),
         }
     }
 
@@ -130,6 +150,7 @@ impl Place {
             Self::Sandbox(sandbox) => sandbox.settle(base)?,
             Self::Container(container) => container.settle(base)?,
             Self::Ssh(ssh) => ssh.settle(base, close_timeout),
+            Self::Remote(remote) => remote.settle(base),
         }
         Ok(())
     }
@@ -137,7 +158,7 @@ impl Place {
     /// Returns whether the agent can read a directory of this machine that has the same path for it.
     pub(crate) fn shows(&self, path: &Path) -> bool {
         match self {
-            Self::Prefix(_) | Self::Container(_) | Self::Ssh(_) => true,
+            Self::Prefix(_) | Self::Container(_) | Self::Ssh(_) | Self::Remote(_) => true,
             Self::Sandbox(sandbox) => sandbox.shows(path),
         }
     }
@@ -148,7 +169,7 @@ impl Place {
             Self::Prefix(prefix) => prefix.paths.is_empty(),
             Self::Sandbox(sandbox) => sandbox.network,
             Self::Container(container) => container.reaches_loopback(),
-            Self::Ssh(_) => false,
+            Self::Ssh(_) | Self::Remote(_) => false,
         }
     }
 
@@ -173,7 +194,26 @@ impl Place {
             Self::Sandbox(_) => Ok(None),
             Self::Container(container) => container.path_map(),
             Self::Ssh(ssh) => ssh.path_map(),
+            Self::Remote(remote) => remote.path_map(),
         }
+    }
+
+    /// Returns where an agent is reached over the network.
+    pub(crate) fn target(&self, connect_timeout: Duration, max_message_bytes: usize) -> Option<Target> {
+        match self {
+            Self::Remote(remote) => Some(remote.target(connect_timeout, max_message_bytes)),
+            _ => None,
+        }
+    }
+
+    /// Returns the address of an agent that is reached over the network.
+    pub(crate) fn address(&self) -> Option<&str> {
+        if let Self::Remote(remote) = self { Some(remote.shown_url()) } else { None }
+    }
+
+    /// Returns the values of settings that may be secrets.
+    pub(crate) fn secrets(&self) -> Vec<String> {
+        if let Self::Remote(remote) = self { secrets(&remote.url, &remote.headers) } else { Vec::new() }
     }
 
     /// Changes how the agent is started.
@@ -186,6 +226,8 @@ impl Place {
             Self::Sandbox(sandbox) => sandbox.apply(launch),
             Self::Container(container) => container.apply(launch),
             Self::Ssh(ssh) => ssh.apply(launch),
+            // Its launch has the address.
+            Self::Remote(_) => Ok(launch),
         }
     }
 }

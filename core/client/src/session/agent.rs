@@ -47,7 +47,7 @@ use crate::options::{AgentOptions, Dialect, SessionOptions};
 /// ```
 pub struct Agent {
     options: SessionOptions,
-    /// The name of its program, without folders.
+    /// The name of its program, without folders, or its address.
     name: String,
     processes: Processes,
     closed: watch::Sender<bool>,
@@ -79,8 +79,10 @@ impl AgentOptions {
         options.validate()?;
         options.settle_place()?;
         options.recorded = Some(Arc::default());
-        let (program, _) = options.program()?;
-        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = match options.remote_address() {
+            Some(address) => address.to_owned(),
+            None => options.program()?.0.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        };
         let processes = Processes::of_agent(options.close_timeout);
         Ok(Agent { options, name, processes, closed: watch::Sender::new(false) })
     }
@@ -445,6 +447,9 @@ impl Agent {
     /// Returns the process of an agent that speaks ACP, for a one-off call. The error for other agents names the
     /// `missing` feature.
     async fn acp_process(&self, missing: &str) -> Result<Arc<ProcessHandle>> {
+        if self.options.remote_address().is_some() {
+            return self.processes.shared(self.options.launch_remote()?, self.options.on_stderr.clone()).await;
+        }
         let command = self.options.command()?;
         let known = match (self.options.dialect, command.recall()) {
             (Dialect::Auto, None) => command.ask().await,

@@ -87,6 +87,13 @@ impl SessionOptions {
             slot.set(Arc::clone(file)).ok();
         }
         let opening = recording::Opening::of(self.recording.as_ref());
+        if self.remote_address().is_some() {
+            let outcome = self.attempt(processes, None, None, &id).await;
+            if outcome.is_ok() {
+                opening.succeed();
+            }
+            return outcome;
+        }
         let played = self.play_cassette()?;
         let command = self.command()?;
         // An agent that plays a recording is not asked for its version.
@@ -96,9 +103,9 @@ impl SessionOptions {
             // Only some agents can fork. The SDK finds that out without starting a session.
             known = command.ask().await;
         }
-        let outcome = match self.clone().attempt(processes, &command, known, &id).await {
+        let outcome = match self.clone().attempt(processes, Some(&command), known, &id).await {
             Err(error) if auto && known.is_none() && detect::refuses_a_flag(&error) => match command.ask().await {
-                Some(agent) => self.attempt(processes, &command, Some(agent), &id).await,
+                Some(agent) => self.attempt(processes, Some(&command), Some(agent), &id).await,
                 None => Err(error),
             },
             outcome => outcome,
@@ -110,18 +117,20 @@ impl SessionOptions {
         outcome
     }
 
-    /// Starts the agent. `agent` is its kind, if known.
+    /// Starts the agent with this command, if it is started here. `agent` is its kind, if known.
     async fn attempt(
         mut self: Box<Self>,
         processes: &Processes,
-        command: &AgentCommand,
+        command: Option<&AgentCommand>,
         agent: Option<AgentKind>,
         id: &str,
     ) -> Result<Session> {
         let dialect = self.dialect_for(agent)?;
         let id = self.session_id.clone().unwrap_or_else(|| id.to_owned());
         let acp = self.speaks_acp(agent);
-        let mut launch = if self.dialect == Dialect::KimiWeb {
+        let mut launch = if self.remote_address().is_some() {
+            self.launch_remote()?
+        } else if self.dialect == Dialect::KimiWeb {
             self.launch_web(processes.is_shared(), processes.server_secret())?
         } else if acp {
             self.launch_acp(agent, processes.is_shared())?
@@ -143,7 +152,7 @@ impl SessionOptions {
         let launch = self.placed(launch)?;
         let source = Source::Start(Box::new(launch), self.on_stderr.clone());
         let is_known = acp || self.replayed.is_some();
-        let command = Some(command).filter(|_| self.dialect == Dialect::Auto && !is_known);
+        let command = command.filter(|_| self.dialect == Dialect::Auto && !is_known);
         self.open_as(processes, source, dialect, id, work_dir, command).await
     }
 
@@ -241,7 +250,8 @@ impl SessionOptions {
         let server = params.tools_server.as_ref().map(|server| &*server.name);
         sources.output_tool = output.as_ref().and_then(|output| output.tool(server));
         let is_unserved = dialect.takes_tools_from_server() && server.is_none();
-        let generated = generated_secrets(&params, source.server_secret());
+        let mut generated = generated_secrets(&params, source.server_secret());
+        generated.extend(self.place.iter().flat_map(|place| place.secrets()));
         sources.secrets = self.secrets(&generated);
         let recording = self.recording.take();
         let recorder = match &recording {

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use kimi_agent_protocol::place::PathMap;
 use serde_json::Value;
@@ -41,6 +42,20 @@ pub(crate) struct Placed {
     pub(crate) cleanup: Option<Vec<OsString>>,
     /// Returns the cause of an exit in the place.
     pub(crate) explain: Option<Explain>,
+    /// Set if nothing is started: the agent is reached over the network.
+    pub(crate) remote: Option<Target>,
+}
+
+/// The address of an agent that is reached over the network. It has no `Debug`, because headers may have secrets.
+#[derive(Clone)]
+#[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "only the transport reads it"))]
+pub(crate) struct Target {
+    pub(crate) url: String,
+    pub(crate) headers: Vec<(String, String)>,
+    /// How long connecting may take.
+    pub(crate) connect_timeout: Duration,
+    /// The limit of a message from the agent.
+    pub(crate) max_message_bytes: usize,
 }
 
 /// Returns a part of a sentence about the cause of an exit, such as `because …`.

@@ -1,4 +1,4 @@
-//! Transports of lines to and from an agent: a child process, or memory.
+//! Transports of lines to and from an agent: a child process, a connection over the network, or memory.
 
 pub(crate) mod child;
 #[cfg(unix)]
@@ -10,6 +10,10 @@ mod guard;
 pub(crate) mod launch;
 #[cfg(any(test, feature = "measured"))]
 pub(crate) mod memory;
+#[cfg(any(feature = "kimi-web", feature = "remote"))]
+mod outbox;
+#[cfg(feature = "remote")]
+mod remote;
 #[cfg(all(unix, not(target_vendor = "apple")))]
 mod sigpipe;
 mod spawner;
@@ -22,6 +26,8 @@ mod sys;
 mod sys;
 #[cfg(feature = "kimi-web")]
 mod web;
+#[cfg(any(feature = "kimi-web", feature = "remote"))]
+mod websocket;
 
 use std::ffi::OsStr;
 use std::future::{Future, poll_fn};
@@ -38,6 +44,12 @@ use crate::error::{AgentExit, Error, Result};
 use crate::handler::StderrHandler;
 use kimi_agent_protocol::place::PathMap;
 use launch::Launch;
+
+/// Checks the address of an agent, and its headers. The error says which setting is wrong.
+#[cfg(feature = "remote")]
+pub(crate) fn remote_address(url: &str, headers: &[(String, String)]) -> std::result::Result<(), String> {
+    remote::Address::new(url, headers).map(drop)
+}
 
 /// Makes the command for a helper program, such as git. All programs except agents are started with it. On Windows they get
 /// no console window, which would flash in a program without a console.
@@ -97,6 +109,14 @@ impl Guarded {
 
 /// Starts the agent. Call it within a runtime that has I/O enabled.
 pub(crate) async fn spawn(launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Transport> {
+    if let Some(target) = launch.placed.remote {
+        #[cfg(feature = "remote")]
+        return remote::connect(target, launch.placed.paths).await;
+        #[cfg(not(feature = "remote"))]
+        return Err(Error::Unsupported(
+            "this build cannot reach an agent over the network: enable the feature `remote` of the crate".to_owned(),
+        ));
+    }
     let server = launch.server.clone();
     let started = child::spawn(launch, on_stderr).await?;
     match server {

@@ -6,7 +6,6 @@
 //! | `banner` | the port that the server prints |
 //! | `http` | calls and uploads |
 //! | `lines` | the lines: calls of the driver, answers and frames for it |
-//! | `outbox` | the pipe to the driver, bounded |
 //! | `process` | the server's process, whose end begins with the socket |
 //! | `relay` | the task between the lines and the server |
 //! | `socket` | the WebSocket, and how it is had again |
@@ -14,7 +13,6 @@
 mod banner;
 mod http;
 mod lines;
-mod outbox;
 mod process;
 mod relay;
 mod socket;
@@ -29,10 +27,10 @@ use hyper::header::HeaderValue;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{oneshot, watch};
 
-use super::{Transport, poll_read_some};
+use super::{Transport, outbox, poll_read_some};
 use crate::error::{Error, Result};
 use crate::transport::launch::Server;
-use outbox::Outbox;
+use crate::transport::outbox::Outbox;
 use process::{ServerProcess, Stage};
 use relay::Relay;
 

@@ -15,12 +15,12 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::http::Http;
 use super::lines::{self, Call, Frame, Kind};
-use super::outbox::Outbox;
 use super::process::{self, Stage};
 use super::socket::{Reconnecting, Socket};
 use super::{Limits, Target, read_some};
 use crate::error::Result;
 use crate::jsonrpc::framing::LineBuffer;
+use crate::transport::outbox::Outbox;
 
 /// The limit of pending calls. More calls wait in the pipe.
 const MAX_CALLS: usize = 128;

@@ -1,38 +1,27 @@
 //! The server's WebSocket: connecting, reading, closing, and connecting again after it broke.
 
-use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::net::Ipv4Addr;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures_util::{Sink as _, Stream as _};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
-use hyper::header::{
-    AUTHORIZATION, CONNECTION, HOST, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
-};
-use hyper::upgrade::Upgraded;
+use hyper::header::{AUTHORIZATION, HOST};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::handshake::client::generate_key;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message, Utf8Bytes};
+use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::lines::Frame;
 use super::{Limits, MAX_MESSAGE_BYTES, Target};
 use crate::error::{Error, Result};
+use crate::transport::websocket::{Event, Opening, WebSocket};
 
 /// The version of the event stream that this SDK reads.
 const PROTOCOL_VERSION: i64 = 2;
-/// The limit of pending output, in bytes. The SDK's frames are small, and each awaits an answer.
-const MAX_UNWRITTEN: usize = 4 << 20;
 /// How long the server may take to answer the closing handshake.
 const CLOSE: Duration = Duration::from_millis(500);
 /// The time between two pings of a server that does not name it.
@@ -53,9 +42,7 @@ pub(super) enum NoSocket {
 
 /// A connected WebSocket.
 pub(super) struct Socket {
-    stream: WebSocketStream<TokioIo<Upgraded>>,
-    unsent: VecDeque<Message>,
-    is_flushed: bool,
+    socket: WebSocket,
     /// The time between two pings of the server.
     heartbeat: Duration,
 }
@@ -85,32 +72,21 @@ impl Socket {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(tcp)).await.map_err(|error| unreachable(&error))?;
         tokio::spawn(connection.with_upgrades());
-        // Written here, because the handshake of the WebSocket library would log the secret.
-        let key = generate_key();
+        let opening = Opening::new();
         let request = Request::get("/api/v1/ws")
             .header(HOST, format!("127.0.0.1:{}", target.port))
-            .header(CONNECTION, "Upgrade")
-            .header(UPGRADE, "websocket")
-            .header(SEC_WEBSOCKET_VERSION, "13")
-            .header(SEC_WEBSOCKET_KEY, &key)
-            .header(AUTHORIZATION, target.authorization.clone())
-            .body(Empty::<Bytes>::new())
-            .map_err(|error| unreachable(&error))?;
+            .header(AUTHORIZATION, target.authorization.clone());
+        let request = opening.headers(request).body(Empty::<Bytes>::new()).map_err(|error| unreachable(&error))?;
         let response = sender.send_request(request).await.map_err(|error| unreachable(&error))?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Err(refused(format!("it answers with HTTP status {}", response.status())));
         }
-        let accepted = response.headers().get(SEC_WEBSOCKET_ACCEPT);
-        if accepted.is_none_or(|accepted| accepted.as_bytes() != derive_accept_key(key.as_bytes()).as_bytes()) {
+        if !opening.is_accepted(&response) {
             return Err(refused("it opens no WebSocket".to_owned()));
         }
         let upgraded = hyper::upgrade::on(response).await.map_err(|error| unreachable(&error))?;
-        let config = WebSocketConfig::default()
-            .max_message_size(Some(MAX_MESSAGE_BYTES))
-            .max_frame_size(Some(MAX_MESSAGE_BYTES))
-            .max_write_buffer_size(MAX_UNWRITTEN);
-        let stream = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, Some(config)).await;
-        let mut socket = Self { stream, unsent: VecDeque::new(), is_flushed: true, heartbeat: HEARTBEAT };
+        let socket = WebSocket::new(upgraded, MAX_MESSAGE_BYTES).await;
+        let mut socket = Self { socket, heartbeat: HEARTBEAT };
         let text = socket.next().await.map_err(NoSocket::Unreachable)?;
         match Frame::read(&text) {
             Some(Frame::Hello { protocol_version: Some(PROTOCOL_VERSION), heartbeat }) => {
@@ -131,57 +107,23 @@ impl Socket {
 
     /// Queues a text. [`Socket::next`] writes it.
     pub(super) fn send(&mut self, text: String) {
-        self.unsent.push_back(Message::text(text));
+        self.socket.send(text);
     }
 
     /// Waits for the next text, and writes meanwhile. The error says how the socket broke. Cancel-safe.
     pub(super) async fn next(&mut self) -> std::result::Result<Utf8Bytes, String> {
-        poll_fn(|cx| self.poll_next(cx)).await
-    }
-
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<std::result::Result<Utf8Bytes, String>> {
         loop {
-            if let Poll::Ready(Err(error)) = self.poll_send(cx) {
-                return Poll::Ready(Err(error.to_string()));
-            }
-            let message = ready!(Pin::new(&mut self.stream).poll_next(cx));
-            match message {
-                Some(Ok(Message::Text(text))) => return Poll::Ready(Ok(text)),
-                Some(Ok(Message::Close(Some(reason)))) => {
-                    return Poll::Ready(Err(format!("the server closed it: {reason}")));
-                }
-                Some(Ok(Message::Close(None))) | None => return Poll::Ready(Err("the server closed it".to_owned())),
-                // The library answers pings.
-                Some(Ok(_)) => self.is_flushed = false,
-                Some(Err(error)) => return Poll::Ready(Err(error.to_string())),
+            match self.socket.next(true).await {
+                Ok(Event::Text(text)) => return Ok(text),
+                Ok(Event::Other | Event::Sent) => {}
+                Err(ended) => return Err(ended.to_string()),
             }
         }
-    }
-
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<std::result::Result<(), WebSocketError>> {
-        let mut stream = Pin::new(&mut self.stream);
-        while !self.unsent.is_empty() {
-            ready!(stream.as_mut().poll_ready(cx))?;
-            if let Some(message) = self.unsent.pop_front() {
-                stream.as_mut().start_send(message)?;
-                self.is_flushed = false;
-            }
-        }
-        if !self.is_flushed {
-            ready!(stream.poll_flush(cx))?;
-            self.is_flushed = true;
-        }
-        Poll::Ready(Ok(()))
     }
 
     /// Closes it. When this returns, the connection is closed.
-    pub(super) async fn close(mut self) {
-        let closed = async {
-            drop(poll_fn(|cx| self.poll_send(cx)).await);
-            drop(self.stream.close(None).await);
-            while self.next().await.is_ok() {}
-        };
-        drop(tokio::time::timeout(CLOSE, closed).await);
+    pub(super) async fn close(self) {
+        self.socket.close(CLOSE).await;
     }
 }
 

@@ -66,6 +66,7 @@ impl Outbox {
     }
 
     /// Returns the error for a pipe that was full for too long.
+    #[cfg(feature = "kimi-web")]
     pub(super) fn error(&self) -> Error {
         let waiting = lock(&self.state).lines.len();
         let text = format!(
