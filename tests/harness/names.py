@@ -67,7 +67,7 @@ _PLACES = "scenarios write places as objects; the functions are in the tests of 
 _ONLY_A_TYPE = "a type: there is nothing to call"
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "python": {
-        **dict.fromkeys(["Container", "Place", "Prefix", "Sandbox", "Ssh"], _PLACES),
+        **dict.fromkeys(["Container", "Place", "Prefix", "Remote", "Sandbox", "Ssh"], _PLACES),
         "testing.replayed_agent": _OWN_TESTS,
         "testing.Cassette": _OWN_TESTS,
         "Cassette.is_recording": _OWN_TESTS,
@@ -140,7 +140,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
             ["AuthMethod", *[f"AuthMethod.{name}" for name in ("id", "name", "description", "kind")]], _ONLY_A_TYPE
         ),
         **dict.fromkeys(["Place", "PlanEntry"], _ONLY_A_TYPE),
-        **dict.fromkeys(["container", "prefix", "sandbox", "ssh"], _PLACES),
+        **dict.fromkeys(["container", "prefix", "remote", "sandbox", "ssh"], _PLACES),
         "files": _OWN_TESTS,
         "terminals": _OWN_TESTS,
         "Batch": _BATCHES,
@@ -181,7 +181,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     },
     "rust": {
         "AuthMethod.id": _ONLY_A_TYPE,
-        **dict.fromkeys(["Container", "Prefix", "Sandbox", "Ssh"], _PLACES),
+        **dict.fromkeys(["Container", "Prefix", "Remote", "Sandbox", "Ssh"], _PLACES),
         "testing.Cassette": _OWN_TESTS,
         "testing.Cassette.agent_options": _OWN_TESTS,
         "testing.Cassette.executable": _OWN_TESTS,

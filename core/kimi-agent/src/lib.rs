@@ -61,6 +61,7 @@
 //! | `otel` | no | spans and metrics of OpenTelemetry |
 //! | `proxy` | no | `proxy`: a guard between an ACP client, such as an editor, and an agent |
 //! | `kimi-web` | no | [`Dialect::KimiWeb`], Kimi Code's own server, with an HTTP client |
+//! | `remote` | no | [`Place::remote`], agents on a server, over WebSocket and HTTP with TLS |
 //!
 //! A thin client, `default-features = false`, compiles no shell recogniser, no MCP and no HTTP. The feature `testing` belongs to
 //! `[dev-dependencies]`.

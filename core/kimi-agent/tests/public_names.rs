@@ -14,9 +14,9 @@ use kimi_agent::{
     Agent, AgentExit, AgentOptions, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities,
     ConfigOption, ConfigValue, Container, Decision, Dialect, Enforce, Error, ExternalTool, HandlerError, Hook,
     HookDecision, InheritEnv, OnError, Output, OutputError, OutputInvalid, OutputMode, Partial, Place, Policy,
-    PolicyReach, PolicyVerdict, Prefix, Price, Prices, PromptOptions, PromptResult, ProxyOptions, Replay, RpcError,
-    RpcErrorKind, Sandbox, Session, SessionInfo, SessionOptions, SessionState, Ssh, Step, TextStream, ToolContext,
-    Turn, TurnStatus,
+    PolicyReach, PolicyVerdict, Prefix, Price, Prices, PromptOptions, PromptResult, ProxyOptions, Remote, Replay,
+    RpcError, RpcErrorKind, Sandbox, Session, SessionInfo, SessionOptions, SessionState, Ssh, Step, TextStream,
+    ToolContext, Turn, TurnStatus,
 };
 use serde_json::{Value, json};
 
@@ -271,6 +271,10 @@ names! {
             [Place::from(container), Place::from(Place::running_container("a"))]
         };
         "Ssh" => { let ssh: Ssh = Place::ssh("host", "/work").options(["-4"]); Place::from(ssh) };
+        "Remote" => {
+            let remote: Remote = Place::remote("wss://host/acp").header("Authorization", "x").work_dir("/work");
+            Place::from(remote)
+        };
         "SessionOptions.inherit_env" => o.clone().inherit_env(InheritEnv::Needed);
         "SessionOptions.enforce" => o.clone().enforce(Enforce::Calls);
         "SessionOptions.policy" => Policy::load("").map(|policy| o.clone().policy(policy));

@@ -157,6 +157,9 @@ impl SessionOptions {
 
     /// Returns the program and its arguments, without the arguments of the SDK. The list is empty without a program.
     fn command_words(&self) -> Vec<String> {
+        if let Some(address) = self.remote_address() {
+            return vec![address.to_owned()];
+        }
         let Ok((program, args)) = self.program() else { return Vec::new() };
         let words = std::iter::once(program.into_os_string()).chain(args);
         words.map(|word| word.to_string_lossy().into_owned()).collect()

@@ -197,15 +197,16 @@ impl Exchange {
         if let Some(attempted) = self.opened.get(session) {
             return attempted.clone();
         }
-        let attempted = self.stream(Some(session.to_owned()));
+        let attempted = self.stream(Some(session.to_owned()), false);
         self.opened.insert(session.to_owned(), attempted.clone());
         attempted
     }
 
-    fn stream(&mut self, session: Option<String>) -> watch::Receiver<bool> {
+    fn stream(&mut self, session: Option<String>, is_again: bool) -> watch::Receiver<bool> {
         let (sender, attempted) = watch::channel(false);
         let ids = Ids { connection: self.connection.clone(), session };
-        let reading = stream::read(self.client.clone(), ids, self.max_message_bytes, self.news.clone(), sender);
+        let reading =
+            stream::read(self.client.clone(), ids, self.max_message_bytes, self.news.clone(), sender, is_again);
         self.streams.spawn(reading);
         attempted
     }
@@ -220,7 +221,7 @@ impl Exchange {
                 self.requests.clear();
                 self.connection = connection;
                 if self.connection.is_some() {
-                    self.stream(None);
+                    self.stream(None, false);
                 }
                 deliver(outbox, &answer);
                 Ok(())
@@ -278,10 +279,10 @@ impl Exchange {
                 let has_questions = self.asked.values().any(|asked| Some(asked) == session.as_ref());
                 let is_clean = matches!(failure, Failure::Lost(_));
                 if is_clean && !is_waiting && !has_questions {
-                    // Nothing was under way, so that nothing can be lost.
-                    match session {
-                        Some(session) => drop(self.opened.remove(&session)),
-                        None => drop(self.stream(None)),
+                    // Nothing was under way, so that nothing is lost.
+                    let attempted = self.stream(session.clone(), true);
+                    if let Some(session) = session {
+                        self.opened.insert(session, attempted);
                     }
                     return Ok(());
                 }

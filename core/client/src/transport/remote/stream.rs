@@ -14,21 +14,30 @@ use crate::jsonrpc::framing::LineBuffer;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
+/// The pause before a stream that ended is opened again.
+const AGAIN: Duration = Duration::from_millis(300);
+
 /// An event of a stream, with its session. Without one it is that of the connection.
 pub(super) enum News {
     Message { session: Option<String>, text: String },
     Ended { session: Option<String>, failure: Failure },
 }
 
-/// Opens a stream and reads it to its end. `attempted` is set after the first attempt.
+/// Opens a stream and reads it to its end. `attempted` is set after the first attempt. `is_again`: an
+/// earlier stream ended.
 pub(super) async fn read(
     client: Client,
     ids: Ids,
     max_message_bytes: usize,
     news: mpsc::Sender<News>,
     attempted: watch::Sender<bool>,
+    is_again: bool,
 ) {
     let session = ids.session.clone();
+    if is_again {
+        // A server may end each stream at once.
+        tokio::time::sleep(AGAIN).await;
+    }
     let mut pause = FIRST_PAUSE;
     let failure = loop {
         let response = match client.stream(ids.clone()).await {

@@ -1,5 +1,7 @@
 //! Connections against small servers on loopback.
 
+mod http;
+
 use std::sync::Arc;
 use std::time::Duration;
 
