@@ -89,7 +89,8 @@ impl SessionOptions {
             "dialect" => !matches!(self.dialect, Dialect::Auto | Dialect::Acp),
             _ => false,
         };
-        let address = self.remote_address().filter(|_| is_set)?;
+        let place = self.place.as_deref().filter(|place| is_set && place.problem().is_none())?;
+        let address = place.address()?;
         Some(match option {
             "dialect" => format!("the agent at {address} (from `place`) is reached over ACP; leave the option out"),
             _ => format!(

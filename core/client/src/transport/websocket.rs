@@ -125,7 +125,7 @@ impl WebSocket {
         self.unsent.push_back(Message::Ping(Bytes::new()));
     }
 
-    #[cfg(feature = "remote")]
+    /// Returns whether something waits to be sent, such as the answer to a ping.
     pub(super) fn has_unsent(&self) -> bool {
         !self.unsent.is_empty() || !self.is_flushed
     }
@@ -139,7 +139,7 @@ impl WebSocket {
     }
 
     fn poll_next(&mut self, may_read: bool, cx: &mut Context<'_>) -> Poll<Result<Event, Ended>> {
-        let had_unsent = !self.unsent.is_empty();
+        let had_unsent = self.has_unsent();
         let sent = self.poll_send(cx);
         if let Poll::Ready(sent) = sent {
             sent?;

@@ -129,6 +129,17 @@ async fn lines_are_texts_in_both_directions() {
 }
 
 #[tokio::test]
+async fn line_after_a_ping_is_sent() {
+    let (mut transport, mut socket) = connected(Limits::default(), 1 << 20).await;
+    for _ in 0..20 {
+        socket.send(Message::Ping("x".into())).await.unwrap();
+        assert_eq!(socket.next().await.unwrap().unwrap(), Message::Pong("x".into()));
+        transport.writer.write_all(b"{}\n").await.unwrap();
+        assert_eq!(socket.next().await.unwrap().unwrap().to_text().unwrap(), "{}");
+    }
+}
+
+#[tokio::test]
 async fn end_of_connection_has_its_reason() {
     let (mut transport, mut socket) = connected(Limits::default(), 1 << 20).await;
     socket.send(Message::text("1")).await.unwrap();
