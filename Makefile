@@ -332,11 +332,12 @@ $(CACHE)/foreign-python/.installed: tests/foreign/python/requirements.txt $(VENV
 	@touch $@
 
 .PHONY: test-foreign
-test-foreign: tests/foreign/node/node_modules/.ready $(CACHE)/foreign-python/.installed ## The agent's side, driven by clients that others have written; FULL=1: also by one in Rust, which has to be compiled.
-	$(call say,Driving the agent with other clients)
-	@$(if $(BUILT),,cargo programs -q)
+test-foreign: build tests/foreign/node/node_modules/.ready $(CACHE)/foreign-python/.installed ## The agent's side, driven by clients that others have written, and this client against servers of others; FULL=1: also those in Rust, which have to be compiled.
+	$(call say,Driving the agent with other clients, and other servers with the client)
+	@$(if $(FULL),CARGO_TARGET_DIR=$(HERE)/$(CACHE)/foreign cargo build -q --locked --manifest-path tests/foreign/rust/Cargo.toml --example acp_server)
 	@export KIMI_SCRIPTED_AGENT="$(TARGET)/debug/kimi-scripted-agent" KIMI_AGENT_COMMAND="$(TARGET)/debug/kimi-agent" && \
-		(cd tests/foreign/node && npm test --silent) && \
+		(cd tests/foreign/node && $(if $(FULL),KIMI_ACP_SERVER="$(HERE)/$(CACHE)/foreign/debug/examples/acp_server") npm test --silent) && \
+		$(PY) -m pytest -q tests/foreign/remote && \
 		$(CACHE)/foreign-python/bin/python -m unittest -q tests/foreign/python/test_proxy.py tests/foreign/python/test_mcp.py
 	@$(if $(FULL),KIMI_SCRIPTED_AGENT="$(TARGET)/debug/kimi-scripted-agent" CARGO_TARGET_DIR=$(HERE)/$(CACHE)/foreign cargo test -q --locked --manifest-path tests/foreign/rust/Cargo.toml)
 

@@ -8,7 +8,19 @@ from typing import Any
 
 import pytest
 
-from kimi_agent import Container, InvalidOption, Place, Prefix, Remote, Sandbox, SpawnError, Ssh, Unsupported, sync, tool
+from kimi_agent import (
+    Container,
+    InvalidOption,
+    Place,
+    Prefix,
+    Remote,
+    Sandbox,
+    SpawnError,
+    Ssh,
+    Unsupported,
+    sync,
+    tool,
+)
 from kimi_agent.testing import scripted_agent
 
 
@@ -104,7 +116,7 @@ def test_remote_agent_cannot_have_tools_or_limits() -> None:
         return a + b
 
     place = Remote("ws://127.0.0.1:9/acp")
-    with pytest.raises(Unsupported, match="which the agent at ws://127.0.0.1:9/acp does not reach"):
+    with pytest.raises(Unsupported, match=r"which the agent at ws://127\.0\.0\.1:9/acp does not reach"):
         sync.create_session(place=place, tools=[add])
     with pytest.raises(Unsupported, match="does not support `max_steps_per_turn`"):
         sync.create_session(place=place, max_steps_per_turn=3)
@@ -115,5 +127,7 @@ def test_server_that_is_not_there_is_an_error(scheme: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with pytest.raises(SpawnError, match=f"can't reach the agent at {scheme}://127.0.0.1:{port}/acp: nothing listens"):
+    with pytest.raises(
+        SpawnError, match=rf"can't reach the agent at {scheme}://127\.0\.0\.1:{port}/acp: nothing listens"
+    ):
         sync.create_session(place=Remote(f"{scheme}://127.0.0.1:{port}/acp"))

@@ -36,14 +36,15 @@ async function served(server, options, turns, use) {
   }
 }
 
-const asked = [{ text: "Hello" }, { tool_call: { id: "t", name: "Shell", arguments: '{"command":"ls"}' } }];
-const request = { type: "ApprovalRequest", payload: { id: "r", tool_call_id: "t", sender: "Shell", action: "run command", description: "`ls`", display: [] } };
+const request = {
+  type: "ApprovalRequest",
+  payload: { id: "r", tool_call_id: "t", sender: "Shell", action: "run command", description: "`ls`", display: [] },
+};
 
 for (const [name, server] of Object.entries(servers)) {
   for (const scheme of ["ws", "http"]) {
     test(`${name} server over ${scheme} has whole sessions`, async () => {
-      const turns = [[...asked, { request }], [{ text: "a" }, "wait_cancel"], [{ text: "x".repeat(2_000_000) }], [{ text: "end" }]];
-      turns[1][1] = { wait_cancel: true };
+      const turns = [[{ text: "Hello" }, { request }], [{ text: "a" }, { wait_cancel: true }], [{ text: "x".repeat(2_000_000) }]];
       await served(server, [], turns, async (port, dir) => {
         const place = remote({ url: `${scheme}://127.0.0.1:${port}/acp`, workDir: "/srv/app" });
         const seen = [];
@@ -52,17 +53,16 @@ for (const [name, server] of Object.entries(servers)) {
         assert.equal((await session.prompt("1").result()).text, "Hello");
         assert.equal(seen.length, 1);
         const turn = session.prompt("2");
-        for await (const event of turn) if (event.type === "TextPart" || event.type === "text") await turn.cancel();
+        for await (const event of turn) if (event.type === "ContentPart") await turn.cancel();
         assert.equal((await turn.result()).status, "cancelled");
         assert.equal((await session.prompt("3").result()).text.length, 2_000_000);
         await session.close();
-        await assert.rejects(createSession({ place, workDir: dir, executable: agent }), { code: "invalid_option", option: "executable" });
       });
     });
 
     test(`${name} server over ${scheme} has several sessions in one connection`, async () => {
       await served(server, [], [[{ text: "one" }]], async (port) => {
-        const shared = openAgent({ place: remote({ url: `${scheme}://127.0.0.1:${port}/acp` }) });
+        const shared = await openAgent({ place: remote({ url: `${scheme}://127.0.0.1:${port}/acp` }) });
         const sessions = await Promise.all([1, 2, 3].map(() => shared.createSession()));
         const results = await Promise.all(sessions.map((session) => session.prompt("x").result()));
         assert.deepEqual(results.map(({ text }) => text), ["one", "one", "one"]);
@@ -80,7 +80,7 @@ for (const scheme of ["ws", "http"]) {
       const turn = session.prompt("x");
       const lost = { code: "agent_exited", message: /^the connection to the agent at \S+\/acp ended: / };
       await assert.rejects(async () => {
-        for await (const event of turn) if (event) await fetch(`http://127.0.0.1:${port}/reset`);
+        for await (const event of turn) if (event.type === "ContentPart") await fetch(`http://127.0.0.1:${port}/reset`);
       }, lost);
       await assert.rejects(async () => session.prompt("y").result(), lost);
       await session.close();

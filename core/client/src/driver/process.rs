@@ -372,10 +372,13 @@ impl ProcessTask {
             Ok(0) => self.output_ended(),
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(%error, "the agent's output can't be read");
-                self.output_ended();
                 // A gateway reports the reason.
-                if let Some(reason) = error.get_ref().and_then(|reason| reason.downcast_ref::<Error>()) {
+                let reason = error.get_ref().and_then(|reason| reason.downcast_ref::<Error>());
+                if reason.is_none() {
+                    tracing::warn!(%error, "the agent's output can't be read");
+                }
+                self.output_ended();
+                if let Some(reason) = reason {
                     self.fail_all(reason);
                 }
             }

@@ -88,11 +88,9 @@ impl SessionOptions {
         }
         let opening = recording::Opening::of(self.recording.as_ref());
         if self.remote_address().is_some() {
-            let outcome = self.attempt(processes, None, None, &id).await;
-            if outcome.is_ok() {
-                opening.succeed();
-            }
-            return outcome;
+            let session = self.attempt(processes, None, None, &id).await.map_err(of_remote)?;
+            opening.succeed();
+            return Ok(session);
         }
         let played = self.play_cassette()?;
         let command = self.command()?;
@@ -435,6 +433,24 @@ impl SessionOptions {
     }
 }
 
+/// Corrects the advice in an error of the opening for an agent that is reached over the network, and has no program here.
+fn of_remote(error: Error) -> Error {
+    const WORDS: [(&str, &str); 3] = [
+        (
+            "`executable` has the arguments that it needs to speak the protocol",
+            "the address in `place` is that of an agent of ACP",
+        ),
+        (", or set `dialect` to \"auto\" if it speaks Wire", ""),
+        ("`executable` names", "the address in `place` is that of"),
+    ];
+    let correct = |text: String| WORDS.iter().fold(text, |text, (from, to)| text.replacen(from, to, 1));
+    match error {
+        Error::Handshake(text) => Error::Handshake(correct(text)),
+        Error::Timeout(text) => Error::Timeout(text.map(correct)),
+        other => other,
+    }
+}
+
 /// The last result of a handshake. Sessions of the same release share it.
 static LAST_HANDSHAKE: Mutex<Weak<Handshake>> = Mutex::new(Weak::new());
 
@@ -618,6 +634,25 @@ mod tests {
         let params = InitializeParams { tools_server: Some(server), ..InitializeParams::default() };
         assert_eq!(generated_secrets(&params, Some("canary-2")), ["Bearer canary-1", "canary-1", "canary-2"]);
         assert!(generated_secrets(&InitializeParams::default(), None).is_empty());
+    }
+
+    #[test]
+    fn errors_of_remote_agents_name_no_executable() {
+        let texts = [
+            (
+                "the agent refuses `initialize`; check that `executable` names an agent that speaks ACP, or set `dialect` to \"auto\" if it \
+                 speaks Wire\nit says: no",
+                "the agent refuses `initialize`; check that the address in `place` is that of an agent that speaks ACP\nit says: no",
+            ),
+            (
+                "check that it is logged in, and that `executable` has the arguments that it needs to speak the protocol",
+                "check that it is logged in, and that the address in `place` is that of an agent of ACP",
+            ),
+        ];
+        for (text, expected) in texts {
+            assert_eq!(of_remote(Error::Handshake(text.to_owned())).to_string(), expected);
+            assert_eq!(of_remote(Error::Timeout(text.to_owned().into())).to_string(), expected);
+        }
     }
 
     #[test]

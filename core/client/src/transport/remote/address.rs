@@ -106,6 +106,13 @@ impl Address {
         self.uri.authority().map_or("", |authority| authority.as_str())
     }
 
+    /// Returns whether others on the network can read headers of the program.
+    pub(super) fn sends_secrets_in_plain_text(&self) -> bool {
+        let host = self.uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        let is_loopback = host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+        !self.is_secure && !is_loopback && !self.headers.is_empty()
+    }
+
     /// Returns a text of the server without the secrets.
     pub(super) fn masked(&self, text: &str) -> String {
         const SHOWN: usize = 300;

@@ -33,6 +33,11 @@ pub(super) async fn connector(is_secure: bool, is_socket: bool) -> Result<Connec
     } else {
         RootCertStore::empty()
     };
+    with_roots(roots, is_socket)
+}
+
+/// Makes the connector for servers that these roots certify.
+pub(super) fn with_roots(roots: RootCertStore, is_socket: bool) -> Result<Connector, Cause> {
     let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| Cause::Other(error.to_string()))?

@@ -103,6 +103,9 @@ async fn connect_with(target: Target, paths: Option<PathMap>, limits: Limits) ->
         ))
     })?;
     tracing::debug!(address = %address, "agent connected");
+    if address.sends_secrets_in_plain_text() {
+        tracing::warn!(address = %address, "headers are sent in plain text; use the scheme `wss` or `https`");
+    }
     let (input, writer) = tokio::io::duplex(PIPE_BYTES);
     let (outbox, reader) = outbox::channel(limits.unread);
     let (stop, stopped) = watch::channel(false);

@@ -7,12 +7,15 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::service::service_fn;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use hyper::{Request, Response, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::AsyncBufReadExt as _;
 use tokio::io::BufReader;
 use tokio::sync::{mpsc, oneshot};
 
+use super::super::Address;
+use super::super::client::{Client, Ids};
+use super::super::connector::with_roots;
 use super::*;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -291,4 +294,34 @@ async fn server_without_acp_is_refused() {
     lost.write(INITIALIZE).await;
     let error = lost.error().await;
     assert!(error.to_string().starts_with("can't reach the agent at http://127.0.0.1:"), "{error}");
+}
+
+#[tokio::test]
+async fn https_uses_http_2() {
+    let (config, certificate) = certified();
+    let mut config = Arc::into_inner(config).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/acp", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        let stream = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
+        let service = service_fn(async |request: Request<Incoming>| {
+            let status = if request.version() == Version::HTTP_2 { 202 } else { 505 };
+            Response::builder().status(status).body(Full::new(Bytes::new()))
+        });
+        drop(
+            hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(stream), service)
+                .await,
+        );
+    });
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate.der().clone()).unwrap();
+    let client = Client::new(with_roots(roots, false).unwrap(), Address::new(&url, &[]).unwrap());
+    let answers = [1, 2, 3].map(|_| client.post(Ids { connection: None, session: None }, "{}".to_owned()));
+    for answer in answers {
+        assert_eq!(answer.await.unwrap().status(), 202);
+    }
+    server.abort();
 }

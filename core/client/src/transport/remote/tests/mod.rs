@@ -1,6 +1,7 @@
 //! Connections against small servers on loopback.
 
 mod http;
+mod session;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -282,14 +283,14 @@ async fn unreachable_servers_are_explained() {
     assert_eq!(error.code(), "timeout");
 }
 
-/// A certificate of an unknown authority for this name.
-fn unknown_certificate(name: &str) -> TlsAcceptor {
-    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+/// A server with a certificate for its address, of which nobody else knows. Returns the certificate, too.
+fn certified() -> (Arc<ServerConfig>, rcgen::Certificate) {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let config = config.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key.into()).unwrap();
-    TlsAcceptor::from(Arc::new(config))
+    (Arc::new(config), made.cert)
 }
 
 #[tokio::test]
@@ -297,7 +298,7 @@ async fn unknown_certificates_are_refused() {
     let (listener, url) = listen().await;
     let server = tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        unknown_certificate("127.0.0.1").accept(stream).await.err().unwrap()
+        TlsAcceptor::from(certified().0).accept(stream).await.err().unwrap()
     });
     let error = text(connect_with(target(url.replace("ws:", "wss:")), None, Limits::default()).await);
     assert!(error.contains("/acp: the certificate of the server is not accepted: "), "{error}");
@@ -306,6 +307,97 @@ async fn unknown_certificates_are_refused() {
     let (url, server) = answering("HTTP/1.1 400 Bad Request\r\n\r\n").await;
     let error = text(connect_with(target(url.replace("ws:", "wss:")), None, Limits::default()).await);
     assert!(error.contains("the server does not speak TLS at this port"), "{error}");
+    server.await.unwrap();
+}
+
+/// Returns the error of a connection to `url` in a process of its own, which has these variables.
+async fn error_with(variables: &[(&str, &str)], url: &str) -> String {
+    let mut child = tokio::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "--ignored", "--nocapture", "transport::remote::tests::child_that_connects"]);
+    ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"].iter().for_each(|name| {
+        child.env_remove(name).env_remove(name.to_lowercase());
+    });
+    child.env("REMOTE_URL", url).envs(variables.iter().copied()).kill_on_drop(true);
+    let output = String::from_utf8(child.output().await.unwrap().stdout).unwrap();
+    output.lines().find_map(|line| line.split_once("error: ")).expect(&output).1.to_owned()
+}
+
+#[tokio::test]
+#[ignore = "the process that other tests start"]
+async fn child_that_connects() {
+    let url = std::env::var("REMOTE_URL").unwrap();
+    println!("error: {}", text(connect_with(target(url), None, Limits::default()).await));
+}
+
+#[tokio::test]
+async fn certificate_of_a_file_is_accepted() {
+    let (config, certificate) = certified();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("authorities.pem");
+    std::fs::write(&file, certificate.pem()).unwrap();
+    let (listener, url) = listen().await;
+    let server = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = TlsAcceptor::from(config).accept(stream).await.unwrap();
+        assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
+        stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+        stream.shutdown().await.ok();
+    });
+    let variables = [("SSL_CERT_FILE", file.to_str().unwrap())];
+    let error = error_with(&variables, &url.replace("ws:", "wss:")).await;
+    assert!(error.contains("it has no agent at this path (HTTP status 404 Not Found)"), "{error}");
+    server.await.unwrap();
+}
+
+/// A proxy that answers one request, and then passes on what comes to `target`. Returns its address, and its task with the request.
+async fn proxy(answer: &'static str, target: Option<String>) -> (String, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let task = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = vec![0; 4096];
+        let read = stream.read(&mut request).await.unwrap();
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        if let Some(target) = target {
+            let mut server = TcpStream::connect(target).await.unwrap();
+            tokio::io::copy_bidirectional(&mut stream, &mut server).await.ok();
+        }
+        String::from_utf8_lossy(&request[..read]).into_owned()
+    });
+    (address, task)
+}
+
+#[tokio::test]
+async fn proxies_of_the_environment_are_used() {
+    let (url, server) = answering("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
+    let host = url.split(['/', '?']).nth(2).unwrap().to_owned();
+    let (address, asked) = proxy("HTTP/1.1 200 OK\r\n\r\n", Some(host.clone())).await;
+    let variable = format!("http://ada:canary-of-a-proxy@{address}");
+    let error = error_with(&[("HTTP_PROXY", &variable)], &url).await;
+    assert!(error.contains("it has no agent at this path"), "{error}");
+    server.await.unwrap();
+    let asked = asked.await.unwrap();
+    assert!(asked.starts_with(&format!("CONNECT {host} HTTP/1.1\r\n")), "{asked}");
+    assert!(asked.contains("Proxy-Authorization: Basic ") && !asked.contains("canary-of-a-header"), "{asked}");
+
+    for (answer, expected) in [
+        (
+            "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
+            "it wants a login; put the user and the password into the URL",
+        ),
+        ("HTTP/1.1 403 Forbidden\r\n\r\n", "it opens no connection to this host and port"),
+    ] {
+        let (address, asked) = proxy(answer, None).await;
+        let variable = format!("http://ada:canary-of-a-proxy@{address}");
+        let error = error_with(&[("HTTPS_PROXY", &variable)], "wss://agents.example/acp").await;
+        assert!(error.contains(&format!("through the proxy {address} (from the environment): {expected}")), "{error}");
+        assert!(asked.await.unwrap().starts_with("CONNECT agents.example:443 HTTP/1.1\r\n"));
+    }
+    let error = error_with(&[("ALL_PROXY", "https://proxy.example")], "ws://agents.example/acp").await;
+    assert!(error.contains("a proxy with the scheme https; use http or socks5"), "{error}");
+    let (url, server) = answering("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
+    let error = error_with(&[("HTTP_PROXY", "http://127.0.0.1:9"), ("NO_PROXY", "127.0.0.1")], &url).await;
+    assert!(error.contains("it has no agent at this path"), "{error}");
     server.await.unwrap();
 }
 
@@ -336,5 +428,17 @@ fn wrong_addresses_and_headers_are_refused() {
         [("WSS://h/a?b=c#d", "wss://h/a"), ("http://[::1]:80", "http://[::1]:80/"), ("ws://h:1/", "ws://h:1/")]
     {
         assert_eq!(super::Address::new(url, &[]).unwrap().to_string(), shown);
+    }
+    let header = [("Authorization".to_owned(), "x".to_owned())];
+    for (url, expected) in [
+        ("ws://agents.example", true),
+        ("http://10.0.0.1", true),
+        ("wss://agents.example", false),
+        ("ws://localhost:80", false),
+        ("http://127.0.0.2", false),
+        ("http://[::1]:80", false),
+    ] {
+        assert_eq!(super::Address::new(url, &header).unwrap().sends_secrets_in_plain_text(), expected, "{url}");
+        assert!(!super::Address::new(url, &[]).unwrap().sends_secrets_in_plain_text());
     }
 }
