@@ -18,7 +18,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Bytes, Error as WebSocketError, Message, Utf8Bytes};
+use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message, Utf8Bytes};
 
 /// The limit of output that the library holds, in bytes. A larger message is written in full.
 const MAX_UNWRITTEN: usize = 4 << 20;
@@ -122,7 +122,7 @@ impl WebSocket {
     /// Queues a ping, which the peer answers.
     #[cfg(feature = "remote")]
     pub(super) fn ping(&mut self) {
-        self.unsent.push_back(Message::Ping(Bytes::new()));
+        self.unsent.push_back(Message::Ping(Default::default()));
     }
 
     /// Returns whether something waits to be sent, such as the answer to a ping.

@@ -109,7 +109,7 @@ impl Client {
         let set = response.headers().get_all(SET_COOKIE).iter().filter_map(|value| value.to_str().ok());
         for cookie in set.filter_map(|value| Cookie::parse(value.to_owned()).ok()) {
             if cookie.max_age().is_some_and(|age| !age.is_positive()) {
-                cookies.force_remove(cookie.name().to_owned());
+                cookies.force_remove(cookie.name());
             } else {
                 cookies.add_original(cookie);
             }

@@ -12,7 +12,8 @@ async fn agent(listener: TcpListener) {
     while let Some(Ok(message)) = socket.next().await {
         let Ok(text) = message.to_text() else { continue };
         let call: Value = serde_json::from_str(text).unwrap();
-        let answer = |result: Value| Message::text(json!({"jsonrpc": "2.0", "id": call["id"], "result": result}).to_string());
+        let answer =
+            |result: Value| Message::text(json!({"jsonrpc": "2.0", "id": call["id"], "result": result}).to_string());
         match call["method"].as_str().unwrap_or_default() {
             "initialize" => socket.send(answer(json!({"protocolVersion": 1, "agentCapabilities": {}}))).await.unwrap(),
             "session/new" => {
