@@ -45,6 +45,7 @@ async fn listen() -> (TcpListener, String) {
 async fn accept(listener: TcpListener) -> (WebSocketStream<TcpStream>, Vec<(String, String)>) {
     let (stream, _) = listener.accept().await.unwrap();
     let mut seen = Vec::new();
+    #[expect(clippy::result_large_err, reason = "the library has this type")]
     let callback = |request: &Request, response: Response| {
         seen.push(("path".to_owned(), request.uri().to_string()));
         let shown = |value: &hyper::header::HeaderValue| value.to_str().unwrap().to_owned();
