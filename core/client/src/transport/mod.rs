@@ -109,10 +109,12 @@ impl Guarded {
 
 /// Starts the agent. Call it within a runtime that has I/O enabled.
 pub(crate) async fn spawn(launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Transport> {
+    #[cfg(feature = "remote")]
     if let Some(target) = launch.placed.remote {
-        #[cfg(feature = "remote")]
         return remote::connect(target, launch.placed.paths).await;
-        #[cfg(not(feature = "remote"))]
+    }
+    #[cfg(not(feature = "remote"))]
+    if launch.placed.remote.is_some() {
         return Err(Error::Unsupported(
             "this build cannot reach an agent over the network: enable the feature `remote` of the crate".to_owned(),
         ));
