@@ -29,6 +29,8 @@ pub mod testing;
 mod tool_context;
 mod tools_server;
 mod transport;
+#[cfg(feature = "mcp")]
+mod visitors;
 
 use kimi_agent_files as private;
 use kimi_agent_protocol::{

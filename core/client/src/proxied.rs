@@ -89,6 +89,20 @@ impl AgentProcess {
 /// [`Error::Spawn`](crate::Error::Spawn) if the program cannot be started.
 /// [`Error::Unsupported`](crate::Error::Unsupported) for a place in which the agent has other paths.
 pub async fn start(options: &SessionOptions) -> Result<RunningAgent> {
+    let launch = launch(options)?;
+    let Transport { reader, writer, process, .. } = transport::spawn(launch, options.on_stderr.clone()).await?;
+    Ok(RunningAgent { reader, writer, process: AgentProcess(process) })
+}
+
+/// Checks that the agent can be started: its options, its directory, and its program.
+///
+/// # Errors
+/// Those of [`start`].
+pub fn check(options: &SessionOptions) -> Result<()> {
+    launch(options).map(drop)
+}
+
+fn launch(options: &SessionOptions) -> Result<Launch> {
     let mut options = options.clone();
     options.settle_place()?;
     if options.paths.is_some() {
@@ -97,7 +111,7 @@ pub async fn start(options: &SessionOptions) -> Result<RunningAgent> {
         return Err(crate::Error::Unsupported(reason.to_owned()));
     }
     if options.remote_address().is_some() {
-        return running(options.launch_remote()?, options).await;
+        return options.launch_remote();
     }
     let (program, mut args) = options.program()?;
     if args.is_empty() {
@@ -116,12 +130,7 @@ pub async fn start(options: &SessionOptions) -> Result<RunningAgent> {
         is_gateway: false,
         placed: Default::default(),
     };
-    running(options.placed(launch)?, options).await
-}
-
-async fn running(launch: Launch, options: SessionOptions) -> Result<RunningAgent> {
-    let Transport { reader, writer, process, .. } = transport::spawn(launch, options.on_stderr.clone()).await?;
-    Ok(RunningAgent { reader, writer, process: AgentProcess(process) })
+    options.placed(launch)
 }
 
 /// Returns the limit of a line, in bytes.
@@ -167,3 +176,5 @@ pub fn check_budget(server: Option<&ServerInfo>, option: &str, budget: Option<Bu
 
 #[cfg(feature = "policy")]
 pub use crate::session::policy::rules;
+#[cfg(feature = "mcp")]
+pub use crate::visitors::{Crowd, Visitor, accept};

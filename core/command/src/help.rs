@@ -14,6 +14,7 @@ Examples:
   kimi-agent batch jobs.jsonl --out results.jsonl          # many prompts
   kimi-agent policy check read-only \"git status\"           # what does a policy decide?
   kimi-agent proxy --policy read-only -- gemini --acp      # the agent of an editor, with rules
+  kimi-agent serve --listen 127.0.0.1:8421 -- gemini --acp # an agent on an address
   kimi-agent mcp --agent gemini --policy read-only         # an agent as a tool of another
 
 `kimi-agent COMMAND --help` describes a command, with examples.";
@@ -105,6 +106,18 @@ const PROXY_CODES: &[(i32, &str)] = &[
     (130, "Ctrl-C or a signal ended the proxy"),
 ];
 
+const SERVE: &str = "\
+Examples:
+  kimi-agent serve --policy read-only -- gemini --acp
+  kimi-agent serve --listen 127.0.0.1:8421 --record ~/runs -- claude-agent-acp
+  kimi-agent serve --listen 0.0.0.0:8421 --token-file token.txt --policy ~/team.toml -- opencode acp";
+const SERVE_CODES: &[(i32, &str)] = &[
+    (1, "The address cannot be used, for example because the port is in use"),
+    (2, "An option or a file of settings is wrong, or the token is missing"),
+    (127, "The agent could not be found"),
+    (130, "Ctrl-C or a signal ended the server"),
+];
+
 const MCP: &str = "\
 Examples:
   kimi-agent mcp --agent gemini --policy read-only
@@ -164,6 +177,7 @@ pub(crate) fn command() -> clap::Command {
         .mut_subcommand("login", |command| command.after_help(page(LOGIN, LOGIN_CODES)))
         .mut_subcommand("inspect", |command| command.after_help(page(INSPECT, INSPECT_CODES)))
         .mut_subcommand("proxy", |command| command.after_help(page(PROXY, PROXY_CODES)))
+        .mut_subcommand("serve", |command| command.after_help(page(SERVE, SERVE_CODES)))
         .mut_subcommand("mcp", |command| {
             let hidden = ["executable", "session_id", "output_schema"];
             let hide = |command: clap::Command, name| command.mut_arg(name, |argument| argument.hide(true));

@@ -18,6 +18,7 @@ mod page;
 mod policy;
 mod proxy;
 mod run;
+mod serve;
 mod session_arguments;
 mod spelling;
 mod summary;
@@ -119,7 +120,17 @@ enum Command {
     ///
     /// ~/.config/kimi-agent/settings.toml has defaults. The file .kimi-agent.toml in the directory of a session can be stricter
     /// only.
-    Proxy(Box<proxy::ProxyArguments>),
+    Proxy(Box<proxy::GuardArguments>),
+    /// Serves an agent on an address, over WebSocket and HTTP.
+    ///
+    /// Clients speak ACP, as its transport proposal says. Each client has an agent of its own, which ends with the client. The
+    /// options are those of `proxy`: the policy decides, budgets hold, and sessions are recorded.
+    ///
+    /// The URL is printed on the standard output. Without a token, only programs of this machine can be clients. Pages of the web
+    /// are refused. There is no encryption: use a tunnel or a server with TLS in front of it.
+    ///
+    /// Ctrl-C ends the agents. A second Ctrl-C ends them immediately. SIGTERM and SIGHUP do the same as Ctrl-C.
+    Serve(Box<serve::ServeArguments>),
     /// Serves agents as tools of MCP, so that one agent can call another.
     ///
     /// Set this command as an MCP server of an agent or of another client. The tools are `run`, `continue`, `cancel` and `diff`. The
@@ -197,6 +208,7 @@ fn run(command: Command) -> Result<i32, Failure> {
             inspect::run(&recordings, output, form).map(|()| exit::SUCCEEDED)
         }
         Command::Proxy(arguments) => waited(Box::pin(proxy::run(*arguments))),
+        Command::Serve(arguments) => waited(Box::pin(serve::run(*arguments))),
         Command::Mcp(arguments) => waited(Box::pin(mcp::run(*arguments))),
         Command::Policy { command } => policy::run(command),
         Command::Completions { shell } => write_out(completions(shell).as_bytes()).map(|()| exit::SUCCEEDED),

@@ -14,9 +14,9 @@ use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 use crate::session_arguments::budget;
 
-/// The arguments of `proxy`.
+/// The arguments of commands with an agent behind the guard.
 #[derive(Args, Debug)]
-pub(crate) struct ProxyArguments {
+pub(crate) struct GuardArguments {
     /// Rules that decide about tool calls: a file of TOML or JSON, or the name of a preset.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
@@ -44,8 +44,12 @@ pub(crate) struct ProxyArguments {
     agent: Vec<String>,
 }
 
-impl ProxyArguments {
-    fn options(&self) -> Result<ProxyOptions, Failure> {
+impl GuardArguments {
+    /// Returns the options of the guard.
+    ///
+    /// # Errors
+    /// A value that is not what its option expects.
+    pub(crate) fn options(&self) -> Result<ProxyOptions, Failure> {
         let mut options = ProxyOptions::new(self.agent.clone()).with_user_settings().redact(&self.redact);
         if let Some(path) = &self.policy {
             let policy =
@@ -77,7 +81,7 @@ impl ProxyArguments {
 }
 
 /// Runs the proxy until the editor or the agent ends.
-pub(crate) async fn run(arguments: ProxyArguments) -> Result<i32, Failure> {
+pub(crate) async fn run(arguments: GuardArguments) -> Result<i32, Failure> {
     let mut interrupts = Interrupts::new()?;
     let options = arguments.options()?;
     tokio::select! {

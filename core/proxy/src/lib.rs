@@ -13,6 +13,8 @@ mod guard;
 mod observed;
 mod options;
 mod pump;
+#[cfg(feature = "serve")]
+pub mod serve;
 mod settings;
 mod tape;
 #[cfg(test)]
@@ -22,12 +24,13 @@ mod texts;
 use std::time::Duration;
 
 use kimi_agent_client::proxied::{self, RecordedFile, RunningAgent};
-use kimi_agent_client::{Error, Result};
+use kimi_agent_client::{Error, Result, SessionOptions};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use guard::Guard;
 pub use options::ProxyOptions;
 use pump::{Ended, Side};
+use settings::Settings;
 
 /// How long the agent may take to exit after its output has ended, or after a failure.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -54,6 +57,15 @@ where
     W: AsyncWrite + Unpin,
 {
     let (session, settings) = options.resolved()?;
+    guarded(reader, writer, session, settings).await
+}
+
+/// Does what [`proxy`] does, with options that were read.
+async fn guarded<R, W>(reader: R, writer: W, session: SessionOptions, settings: Settings) -> Result<()>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
     let limit = proxied::max_line_bytes(&session);
     let RunningAgent { reader: output, writer: input, mut process } = proxied::start(&session).await?;
     let mut client = Side::new(reader, writer, limit);

@@ -159,6 +159,13 @@ impl ProxyOptions {
         self
     }
 
+    /// Removes variables of this program from the environment of the agent.
+    #[cfg(feature = "serve")]
+    pub(crate) fn without_variable(mut self, name: &str) -> Self {
+        self.session = self.session.env_remove([name]);
+        self
+    }
+
     /// Returns the options of sessions, and the settings that the user has given.
     pub(crate) fn resolved(&self) -> Result<(SessionOptions, Settings)> {
         let of_user = if self.reads_user_settings { Settings::of_user()? } else { Settings::default() };

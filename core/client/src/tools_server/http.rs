@@ -1,11 +1,10 @@
 //! The HTTP of the server: a port on loopback, authentication by a secret, and limits.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use http_body_util::combinators::BoxBody;
@@ -21,7 +20,7 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use subtle::ConstantTimeEq as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::body::{Bodies, Counted, Prepared, Refusal, prepared};
@@ -32,6 +31,7 @@ use super::service::Tools;
 use super::{NAME, Offer, ToolsEndpoint};
 use crate::error::{Error, Result};
 use crate::handler::ExternalTool;
+use crate::visitors::{self, Crowd, Visitor};
 
 /// Further connections of authenticated clients wait in the listener's queue. Each connection has one call at a time.
 const MAX_CONNECTIONS: usize = 256;
@@ -45,8 +45,6 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 const MAX_BODY_BYTES: usize = 16 << 20;
 /// How long a body may take.
 const BODY: Duration = Duration::from_secs(60);
-/// The pause before a retry if connections cannot be accepted, for example because no descriptor is left.
-const PAUSE: Duration = Duration::from_millis(100);
 
 const PATH: &str = "/mcp";
 
@@ -172,21 +170,6 @@ impl Drop for ToolsServer {
     }
 }
 
-/// A connection, for the choice of the connection to close.
-#[derive(Default)]
-struct Visitor {
-    /// Whether it is authenticated.
-    is_trusted: AtomicBool,
-    /// Closes it to make space for another one.
-    expelled: CancellationToken,
-}
-
-impl Visitor {
-    fn is_trusted(&self) -> bool {
-        self.is_trusted.load(Ordering::Acquire)
-    }
-}
-
 async fn run(
     listener: TcpListener,
     door: Arc<Door>,
@@ -194,37 +177,9 @@ async fn run(
     stop: CancellationToken,
     mut ended: mpsc::Receiver<Infallible>,
 ) {
-    let mut connections = JoinSet::new();
-    // Oldest first.
-    let mut strangers: VecDeque<Weak<Visitor>> = VecDeque::new();
-    loop {
-        strangers.retain(|visitor| visitor.upgrade().is_some_and(|visitor| !visitor.is_trusted()));
-        let trusted = connections.len().saturating_sub(strangers.len());
-        tokio::select! {
-            () = stop.cancelled() => break,
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept(), if trusted < MAX_CONNECTIONS => match accepted {
-                Ok((stream, _)) => {
-                    if strangers.len() >= limits.strangers
-                        && let Some(oldest) = strangers.pop_front().and_then(|oldest| oldest.upgrade())
-                    {
-                        oldest.expelled.cancel();
-                    }
-                    let visitor = Arc::new(Visitor::default());
-                    strangers.push_back(Arc::downgrade(&visitor));
-                    connections.spawn(converse(stream, Arc::clone(&door), visitor, limits.patience));
-                    // The pending request of this connection is handled before the next connection.
-                    tokio::task::yield_now().await;
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection to the tools can't be accepted");
-                    tokio::time::sleep(PAUSE).await;
-                }
-            },
-        }
-    }
-    drop(listener);
-    connections.shutdown().await;
+    let crowd = Crowd { trusted: MAX_CONNECTIONS, strangers: limits.strangers };
+    let converse = |stream, visitor| converse(stream, Arc::clone(&door), visitor, limits.patience);
+    visitors::accept(listener, crowd, &stop, converse).await;
     drop(door);
     // Tasks of clients hold the other ends.
     while ended.recv().await.is_some() {}
@@ -242,26 +197,10 @@ async fn converse(stream: TcpStream, door: Arc<Door>, visitor: Arc<Visitor>, pat
         .header_read_timeout(HEAD)
         .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), answer);
-    tokio::pin!(connection);
-    let late = tokio::time::sleep(patience);
-    tokio::pin!(late);
-    let mut is_trusted = false;
-    let outcome = loop {
-        tokio::select! {
-            // The connection first: its authentication counts even if this process was suspended meanwhile.
-            biased;
-            outcome = &mut connection => break outcome,
-            () = visitor.expelled.cancelled(), if !is_trusted => {}
-            () = &mut late, if !is_trusted => {}
-        }
-        is_trusted = visitor.is_trusted();
-        if !is_trusted {
-            tracing::debug!("a connection to the tools has not shown the secret in time; it is closed");
-            return;
-        }
-    };
-    if let Err(error) = outcome {
-        tracing::debug!(%error, "a connection to the tools has failed");
+    match visitor.attended(connection, patience).await {
+        None => tracing::debug!("a connection to the tools has not shown the secret in time; it is closed"),
+        Some(Err(error)) => tracing::debug!(%error, "a connection to the tools has failed"),
+        Some(Ok(())) => {}
     }
 }
 
@@ -280,7 +219,7 @@ impl Door {
             refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return refusal;
         }
-        visitor.is_trusted.store(true, Ordering::Release);
+        visitor.trust();
         if request.uri().path() != PATH {
             return plain(StatusCode::NOT_FOUND, "there is nothing here");
         }
