@@ -54,6 +54,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> Result<i32, Failure> {
         () = interrupts.next() => {}
         () = &mut running => {}
     }
+    note("the server ends, and the agents get the end of their input; Ctrl-C ends them immediately");
     end.send(()).ok();
     tokio::select! {
         biased;
@@ -64,14 +65,17 @@ pub(crate) async fn run(arguments: ServeArguments) -> Result<i32, Failure> {
     Err(Failure::Cancelled)
 }
 
+/// Writes a line to the standard error, which can be closed.
+fn note(text: &str) {
+    writeln!(std::io::stderr(), "kimi-agent: {}", printable_line(text)).ok();
+}
+
 impl ServeArguments {
     fn options(&self) -> Result<ServeOptions, Failure> {
         let mut options = ServeOptions::new(self.guard.options()?, &self.listen)
             .max_clients(self.max_clients.into())
             .idle_timeout(duration("--idle-timeout", &self.idle_timeout)?)
-            .on_note(|note| {
-                writeln!(std::io::stderr(), "kimi-agent: {}", printable_line(note)).ok();
-            });
+            .on_note(note);
         if let Some(token) = self.token()? {
             options = options.token(token);
         }

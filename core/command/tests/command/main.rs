@@ -12,6 +12,7 @@ mod outputs;
 mod policy;
 mod proxy;
 mod run;
+mod serve;
 #[cfg(unix)]
 mod signals;
 mod support;
