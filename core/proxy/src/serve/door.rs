@@ -1,12 +1,11 @@
 //! Who may use the server: clients with the token; without a token, programs of this machine. Pages of the web may not.
 
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
-use hyper::{Request, Response, StatusCode};
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN};
+use hyper::{Request, StatusCode};
 use subtle::ConstantTimeEq as _;
 
-use super::Body;
-use super::http::plain;
+use super::http::Refusal;
 
 /// The scheme of the header, in any case.
 const SCHEME: &[u8] = b"Bearer ";
@@ -21,15 +20,13 @@ impl Door {
         Self { token }
     }
 
-    /// Checks a request. Returns the answer if it is refused.
-    pub(super) fn check(&self, request: &Request<Incoming>) -> Result<(), Response<Body>> {
+    /// Checks the head of a request.
+    pub(super) fn check(&self, request: &Request<Incoming>) -> Result<(), Refusal> {
         let headers = request.headers();
         match &self.token {
             Some(token) if !knows(headers, token) => {
                 let reason = "the header `Authorization: Bearer TOKEN` is missing, or the token is wrong";
-                let mut refused = plain(StatusCode::UNAUTHORIZED, reason);
-                refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-                return Err(refused);
+                return Err((StatusCode::UNAUTHORIZED, reason.to_owned()));
             }
             Some(_) => {}
             None => {
@@ -39,18 +36,16 @@ impl Door {
                 // The page of a name that resolves to loopback has the same origin as this server.
                 if !host.is_some_and(is_loopback) {
                     let reason = "the header `Host` names another machine; use 127.0.0.1, [::1] or localhost";
-                    return Err(plain(StatusCode::FORBIDDEN, reason));
+                    return Err((StatusCode::FORBIDDEN, reason.to_owned()));
                 }
             }
         }
         // Only browsers send it.
-        match headers.contains_key(ORIGIN) {
-            true => Err(plain(
-                StatusCode::FORBIDDEN,
-                "requests with the header `Origin` are refused: pages of the web may not use this server",
-            )),
-            false => Ok(()),
+        if headers.contains_key(ORIGIN) {
+            let reason = "the header `Origin` is refused: pages of the web may not use this server";
+            return Err((StatusCode::FORBIDDEN, reason.to_owned()));
         }
+        Ok(())
     }
 }
 
@@ -74,6 +69,8 @@ fn is_loopback(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderValue;
+
     use super::*;
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
-use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Request, Response, StatusCode};
 use kimi_agent_client::proxied;
 use kimi_agent_protocol::jsonrpc::framing::LineBuffer;
@@ -23,6 +23,8 @@ use crate::texts;
 
 pub(super) const CONNECTION_ID: &str = "acp-connection-id";
 const SESSION_ID: &str = "acp-session-id";
+const NO_CONNECTION: &str = "the header `Acp-Connection-Id` is missing";
+const GONE: &str = "the connection of `Acp-Connection-Id` does not exist, or has ended";
 /// How long the body of a request may take.
 const BODY: Duration = Duration::from_secs(60);
 /// How long the agent may take to answer the first request.
@@ -44,6 +46,18 @@ pub(super) struct HttpClient {
 struct Waiting {
     line: Vec<u8>,
     _memory: Option<OwnedSemaphorePermit>,
+}
+
+/// The status and the reason of the answer to a request that is refused.
+pub(super) type Refusal = (StatusCode, String);
+
+/// Returns the answer to a request that is refused.
+pub(super) fn refused((status, reason): Refusal) -> Response<Body> {
+    let mut response = plain(status, &reason);
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
 }
 
 /// Returns an answer with a reason.
@@ -78,14 +92,12 @@ fn header<'a>(request: &'a Request<Incoming>, name: &str) -> Option<&'a str> {
 }
 
 /// Returns the client that a request belongs to.
-fn client_of(host: &Host, request: &Request<Incoming>) -> Result<Arc<HttpClient>, Response<Body>> {
+fn client_of(host: &Host, request: &Request<Incoming>) -> Result<Arc<HttpClient>, Refusal> {
     let Some(id) = header(request, CONNECTION_ID) else {
-        return Err(plain(StatusCode::BAD_REQUEST, "the header `Acp-Connection-Id` is missing"));
+        return Err((StatusCode::BAD_REQUEST, NO_CONNECTION.to_owned()));
     };
     let known = host.http().get(id).cloned();
-    known.ok_or_else(|| {
-        plain(StatusCode::NOT_FOUND, "the connection of `Acp-Connection-Id` does not exist, or has ended")
-    })
+    known.ok_or_else(|| (StatusCode::NOT_FOUND, GONE.to_owned()))
 }
 
 /// Opens a stream for a client.
@@ -95,7 +107,7 @@ pub(super) fn get(host: &Host, request: &Request<Incoming>) -> Response<Body> {
     }
     let client = match client_of(host, request) {
         Ok(client) => client,
-        Err(refused) => return refused,
+        Err(refusal) => return refused(refusal),
     };
     match client.mailboxes.open(header(request, SESSION_ID)) {
         Ok(stream) => {
@@ -125,7 +137,7 @@ pub(super) fn delete(host: &Host, request: &Request<Incoming>) -> Response<Body>
             }
             empty(StatusCode::ACCEPTED)
         }
-        Err(refused) => refused,
+        Err(refusal) => refused(refusal),
     }
 }
 
@@ -139,14 +151,14 @@ pub(super) async fn post(host: &Arc<Host>, request: Request<Incoming>) -> Respon
     let client = match request.headers().contains_key(CONNECTION_ID) {
         true => match client_of(host, &request) {
             Ok(client) => Some(client),
-            Err(refused) => return refused,
+            Err(refusal) => return refused(refusal),
         },
         false => None,
     };
     let session = header(&request, SESSION_ID).map(str::to_owned);
     let waiting = match tokio::time::timeout(BODY, read(host, request)).await {
         Ok(Ok(waiting)) => waiting,
-        Ok(Err(refused)) => return refused,
+        Ok(Err(refusal)) => return refused(refusal),
         Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the request is incomplete"),
     };
     match client {
@@ -156,10 +168,10 @@ pub(super) async fn post(host: &Arc<Host>, request: Request<Incoming>) -> Respon
 }
 
 /// Reads the message in a request, as one line.
-async fn read(host: &Host, request: Request<Incoming>) -> Result<Waiting, Response<Body>> {
+async fn read(host: &Host, request: Request<Incoming>) -> Result<Waiting, Refusal> {
     let too_large = || {
-        let reason = format!("a message may have {} bytes", host.max_message);
-        plain(StatusCode::PAYLOAD_TOO_LARGE, &reason)
+        let reason = format!("the message is too large; the limit is {} bytes", host.max_message);
+        (StatusCode::PAYLOAD_TOO_LARGE, reason)
     };
     let is_large = request.body().size_hint().lower() > host.max_message as u64;
     if is_large {
@@ -170,7 +182,7 @@ async fn read(host: &Host, request: Request<Incoming>) -> Result<Waiting, Respon
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| match error.is::<http_body_util::LengthLimitError>() {
             true => too_large(),
-            false => plain(StatusCode::BAD_REQUEST, "the request is incomplete"),
+            false => (StatusCode::BAD_REQUEST, "the request is incomplete".to_owned()),
         })?;
         let Some(data) = frame.data_ref() else { continue };
         whole.extend_from_slice(data);
@@ -178,7 +190,7 @@ async fn read(host: &Host, request: Request<Incoming>) -> Result<Waiting, Respon
         let more = (whole.len() >> 10).saturating_sub(held);
         let permit = Arc::clone(&host.bodies).try_acquire_many_owned(more as u32);
         let Ok(permit) = permit else {
-            return Err(plain(StatusCode::SERVICE_UNAVAILABLE, "too many large requests at a time"));
+            return Err((StatusCode::SERVICE_UNAVAILABLE, "too many large requests at a time".to_owned()));
         };
         match &mut memory {
             Some(memory) => memory.merge(permit),
@@ -189,7 +201,7 @@ async fn read(host: &Host, request: Request<Incoming>) -> Result<Waiting, Respon
 }
 
 /// Returns the answer to a message that is not read.
-fn refused(refused: &relayed::Refused, line: &[u8]) -> Response<Body> {
+fn unread(refused: &relayed::Refused, line: &[u8]) -> Response<Body> {
     let is_batch = line.trim_ascii_start().starts_with(b"[");
     let status = if is_batch { StatusCode::NOT_IMPLEMENTED } else { StatusCode::BAD_REQUEST };
     let id = refused.id.as_deref().unwrap_or("null");
@@ -201,7 +213,7 @@ async fn pass(client: &HttpClient, session: Option<&str>, waiting: Waiting) -> R
     client.mailboxes.touch();
     let read = match relayed::read(&waiting.line) {
         Ok(read) => read,
-        Err(problem) => return refused(&problem, &waiting.line),
+        Err(problem) => return unread(&problem, &waiting.line),
     };
     if let Message::Request { method, params, .. } | Message::Notification { method, params } = &read.message {
         let named = session_of(method, params);
@@ -220,7 +232,7 @@ async fn pass(client: &HttpClient, session: Option<&str>, waiting: Waiting) -> R
             space.send(waiting);
             empty(StatusCode::ACCEPTED)
         }
-        Ok(Err(_)) => plain(StatusCode::NOT_FOUND, "the connection of `Acp-Connection-Id` has ended"),
+        Ok(Err(_)) => plain(StatusCode::NOT_FOUND, GONE),
         Err(_) => plain(StatusCode::SERVICE_UNAVAILABLE, "the agent takes no messages"),
     }
 }
@@ -230,9 +242,9 @@ async fn initialize(host: &Arc<Host>, waiting: Waiting) -> Response<Body> {
     let (id, key) = match relayed::read(&waiting.line) {
         Ok(read) => match (&read.message, read.id.and_then(relayed::id_key)) {
             (Message::Request { id, method, .. }, Some(key)) if method == "initialize" => ((*id).to_owned(), key),
-            _ => return plain(StatusCode::BAD_REQUEST, "the header `Acp-Connection-Id` is missing"),
+            _ => return plain(StatusCode::BAD_REQUEST, NO_CONNECTION),
         },
-        Err(problem) => return refused(&problem, &waiting.line),
+        Err(problem) => return unread(&problem, &waiting.line),
     };
     let Some(client) = host.admit() else { return too_many() };
     let connection = client.id.clone();

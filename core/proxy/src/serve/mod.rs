@@ -378,8 +378,8 @@ fn prepare(stream: &TcpStream) {
 
 /// Answers a request.
 async fn answer(host: &Arc<Host>, visitor: &Visitor, request: Request<Incoming>) -> Response<Body> {
-    if let Err(refused) = host.door.check(&request) {
-        return refused;
+    if let Err(refusal) = host.door.check(&request) {
+        return http::refused(refusal);
     }
     visitor.trust();
     if request.uri().path() != PATH {
