@@ -210,6 +210,9 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
                         "record_to",
                         "redact",
                         "work_dir",
+                        "place",
+                        "place_named",
+                        "telemetry",
                         "on_stderr",
                         "with_user_settings",
                     )

@@ -6,14 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kimi_agent_protocol::place::PathMap;
 use kimi_agent_protocol::recording::Recorder;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::connection::{Connection, TurnKey};
 use crate::dialect::{Handshake, InitializeParams, KnownAgent};
 use crate::error::AgentExit;
 use crate::messages::ServerInfo;
-use crate::options::Naming;
+use crate::options::{Naming, PromptOptions};
 use crate::recording::RecordingFile;
+use crate::telemetry::SessionTelemetry;
 use crate::transport::launch::{Launch, PrivateFiles};
 use crate::transport::{self, Exit, Process, Transport};
 use crate::{Budget, Result, SessionOptions};
@@ -87,7 +90,7 @@ impl AgentProcess {
 ///
 /// # Errors
 /// [`Error::Spawn`](crate::Error::Spawn) if the program cannot be started.
-/// [`Error::Unsupported`](crate::Error::Unsupported) for a place in which the agent has other paths.
+/// [`Error::InvalidOption`](crate::Error::InvalidOption) if its place cannot be used.
 pub async fn start(options: &SessionOptions) -> Result<RunningAgent> {
     let launch = launch(options)?;
     let Transport { reader, writer, process, .. } = transport::spawn(launch, options.on_stderr.clone()).await?;
@@ -105,11 +108,7 @@ pub fn check(options: &SessionOptions) -> Result<()> {
 fn launch(options: &SessionOptions) -> Result<Launch> {
     let mut options = options.clone();
     options.settle_place()?;
-    if options.paths.is_some() {
-        let reason =
-            "the proxy does not translate paths; use a `place` with the paths of this machine, such as a sandbox";
-        return Err(crate::Error::Unsupported(reason.to_owned()));
-    }
+    options.check_placed()?;
     if options.remote_address().is_some() {
         return options.launch_remote();
     }
@@ -131,6 +130,55 @@ fn launch(options: &SessionOptions) -> Result<Launch> {
         placed: Default::default(),
     };
     options.placed(launch)
+}
+
+/// Returns the paths of an agent that has others than this program.
+///
+/// # Errors
+/// [`Error::InvalidOption`](crate::Error::InvalidOption) if the place of the agent cannot be used.
+pub fn paths(options: &SessionOptions) -> Result<Option<PathMap>> {
+    let mut options = options.clone();
+    options.settle_place()?;
+    Ok(options.paths)
+}
+
+/// Fails if the agent does not have a directory in its place. The place is the one for `options`.
+///
+/// # Errors
+/// [`Error::InvalidOption`](crate::Error::InvalidOption) names the directories that the agent has.
+pub fn check_directory(options: &SessionOptions, directory: &Path) -> Result<()> {
+    let mut options = options.clone();
+    options.settle_place()?;
+    options.work_dir(directory).check_placed()
+}
+
+/// Returns the telemetry of one session, if the options ask for it.
+pub fn trace(options: &SessionOptions, session: &str, server: Option<&ServerInfo>) -> Option<SessionTrace> {
+    let mut telemetry = SessionTelemetry::of(options, Some(session))?;
+    telemetry.learn(&handshake_of(server));
+    Some(SessionTrace(telemetry))
+}
+
+/// The telemetry of a session that another program has opened.
+#[derive(Debug)]
+pub struct SessionTrace(SessionTelemetry);
+
+impl SessionTrace {
+    /// Passes what happens in the session to the host of telemetry.
+    pub fn attach(&self, connection: &mut Connection) {
+        connection.set_telemetry(self.0.tracker());
+    }
+
+    /// Starts the span of a turn, before its prompt.
+    pub fn begin(&self, connection: &mut Connection, turn: TurnKey, text: &str) {
+        if let Some(span) = self.0.begin(&mut PromptOptions::new(text), false) {
+            connection.trace_turn(turn, *span);
+        }
+    }
+}
+
+fn handshake_of(server: Option<&ServerInfo>) -> Handshake {
+    Handshake { protocol_version: "acp-1".to_owned(), server: server.cloned(), ..Handshake::default() }
 }
 
 /// Returns the limit of a line, in bytes.
@@ -170,8 +218,7 @@ pub fn record(
 /// # Errors
 /// [`Error::Unsupported`](crate::Error::Unsupported) names the limit.
 pub fn check_budget(server: Option<&ServerInfo>, option: &str, budget: Option<Budget>) -> Result<()> {
-    let handshake = Handshake { protocol_version: "acp-1".to_owned(), server: server.cloned(), ..Handshake::default() };
-    crate::session::check_budget(&handshake, false, option, budget, Naming::Snake)
+    crate::session::check_budget(&handshake_of(server), false, option, budget, Naming::Snake)
 }
 
 #[cfg(feature = "policy")]

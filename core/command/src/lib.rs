@@ -14,6 +14,7 @@ mod inspect;
 mod interrupts;
 mod login;
 mod mcp;
+mod otel;
 mod page;
 mod policy;
 mod proxy;
@@ -230,6 +231,7 @@ fn waited(command: Pin<Box<dyn Future<Output = Result<i32, Failure>>>>) -> Resul
     let outcome = runtime.block_on(command);
     // A thread may still wait for the system.
     runtime.shutdown_background();
+    otel::end();
     outcome
 }
 

@@ -39,6 +39,15 @@ pub(crate) struct GuardArguments {
     /// The directory that the agent is started in. Default: the current directory.
     #[arg(short = 'C', long, value_name = "DIRECTORY")]
     work_dir: Option<PathBuf>,
+    /// Where the agent runs: sandbox, container:IMAGE, ssh:HOST or ssh:HOST:/DIRECTORY. Default: on this machine.
+    ///
+    /// In a container the working directory is /work. On another machine it has the same path, or is DIRECTORY. Paths in messages
+    /// are translated.
+    #[arg(long, value_name = "PLACE")]
+    place: Option<String>,
+    /// Exports spans and metrics of the sessions over OTLP, as the variables OTEL_… say. Only in builds with the feature otel.
+    #[arg(long)]
+    otel: bool,
     /// The agent: a program and its arguments.
     #[arg(required = true, last = true, value_name = "AGENT")]
     agent: Vec<String>,
@@ -72,6 +81,12 @@ impl GuardArguments {
         }
         if let Some(work_dir) = &self.work_dir {
             options = options.work_dir(work_dir);
+        }
+        if let Some(place) = &self.place {
+            options = options.place_named(place)?;
+        }
+        if self.otel {
+            options = crate::otel::export(options)?;
         }
         Ok(options.on_stderr(|line| {
             // An editor shows it in its log. Nobody may read it.

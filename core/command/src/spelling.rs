@@ -18,6 +18,7 @@ const NAMES: &[(&str, &str)] = &[
     ("mcp_configs", "--mcp-config"),
     ("model", "--model"),
     ("output", "--output-schema"),
+    ("place", "--place"),
     ("policy", "--policy"),
     ("record", "--record"),
     ("redact", "--redact"),

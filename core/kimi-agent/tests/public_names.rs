@@ -60,6 +60,9 @@ names! {
         "ProxyOptions.record_to" => options.clone().record_to("runs/");
         "ProxyOptions.redact" => options.clone().redact([""]);
         "ProxyOptions.work_dir" => options.clone().work_dir(".");
+        "ProxyOptions.place" => options.clone().place(Place::sandbox());
+        "ProxyOptions.place_named" => options.clone().place_named("sandbox");
+        "ProxyOptions.telemetry" => options.clone().telemetry(Telemetry::new());
         "ProxyOptions.on_stderr" => options.clone().on_stderr(|_| {});
         "ProxyOptions.with_user_settings" => options.clone().with_user_settings();
         "proxy" => kimi_agent::proxy(tokio::io::empty(), tokio::io::sink(), options).await?;

@@ -46,7 +46,7 @@ impl Play {
         let rules = json!({"proxy": {"policy": {"deny": ["execute(rm *)"], "ask": ["read", "edit", "execute"]}, "enforce": "calls"}});
         let settings = Settings::of_value(&rules, Path::new("settings.toml"), Owner::User).unwrap();
         let mut play = Self {
-            guard: Guard::new(SessionOptions::new(), settings),
+            guard: Guard::new(SessionOptions::new(), settings, None),
             now: Instant::now(),
             shown: HashSet::new(),
             offered: HashMap::new(),

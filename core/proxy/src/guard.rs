@@ -17,6 +17,7 @@ use kimi_agent_client::{Error, Result, SessionOptions};
 use kimi_agent_protocol::jsonrpc::Message;
 use kimi_agent_protocol::jsonrpc::relayed::{self, Refused, Relayed};
 use kimi_agent_protocol::messages::ServerInfo;
+use kimi_agent_protocol::place::PathMap;
 
 use crate::observed::{Observed, Reported};
 use crate::settings::Settings;
@@ -35,11 +36,16 @@ pub(crate) struct Outbox {
     pub(crate) bytes: bytes::BytesMut,
     /// How many of the bytes are not lines of the other side, at most.
     pub(crate) own: usize,
+    /// The paths of the reader, if it has others than this program.
+    paths: Option<PathMap>,
 }
 
 impl Outbox {
     /// Adds a line that passes.
     fn pass(&mut self, line: &[u8]) {
+        if self.paths.is_some() {
+            return self.add_translated([line, b"\n"].concat());
+        }
         self.bytes.extend_from_slice(line);
         self.bytes.extend_from_slice(b"\n");
     }
@@ -47,15 +53,29 @@ impl Outbox {
     /// Adds lines of the guard.
     fn say(&mut self, lines: &[u8]) {
         self.own += lines.len();
+        if self.paths.is_some() {
+            return self.add_translated(lines.to_vec());
+        }
         self.bytes.extend_from_slice(lines);
+    }
+
+    fn add_translated(&mut self, lines: Vec<u8>) {
+        let translated = self.paths.as_ref().map(|paths| paths.lines_to_agent(lines));
+        self.bytes.extend_from_slice(&translated.unwrap_or_default());
+    }
+
+    /// Removes everything.
+    pub(crate) fn clear(&mut self) {
+        // One large line must not pin memory.
+        self.bytes = bytes::BytesMut::new();
+        self.own = 0;
     }
 
     /// Removes bytes that were written.
     pub(crate) fn written(&mut self, count: usize) {
         bytes::Buf::advance(&mut self.bytes, count);
         if self.bytes.is_empty() {
-            // One large line must not pin memory.
-            *self = Self::default();
+            self.clear();
         }
     }
 }
@@ -64,6 +84,8 @@ impl Outbox {
 pub(crate) struct Guard {
     options: SessionOptions,
     settings: Settings,
+    /// The paths of an agent that has others than this program.
+    paths: Option<PathMap>,
     pub(crate) to_client: Outbox,
     pub(crate) to_agent: Outbox,
     /// The open calls of the client, by the keys of their ids.
@@ -82,12 +104,14 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(options: SessionOptions, settings: Settings) -> Self {
+    /// Makes a guard. `paths`: those of the agent, if it has others than this program.
+    pub(crate) fn new(options: SessionOptions, settings: Settings, paths: Option<PathMap>) -> Self {
         Self {
             options,
             settings,
             to_client: Outbox::default(),
-            to_agent: Outbox::default(),
+            to_agent: Outbox { paths: paths.clone(), ..Outbox::default() },
+            paths,
             calls: HashMap::new(),
             asked: HashMap::new(),
             sessions: HashMap::new(),
@@ -137,6 +161,12 @@ impl Guard {
     /// # Errors
     /// A session cannot be followed any more.
     pub(crate) fn agent_line(&mut self, line: &[u8], now: Instant) -> Result<()> {
+        let translated = self.paths.as_ref().and_then(|paths| paths.line_from_agent(line));
+        self.own_line_of_agent(translated.as_deref().unwrap_or(line), now)
+    }
+
+    /// Handles a line of the agent with the paths of this program.
+    fn own_line_of_agent(&mut self, line: &[u8], now: Instant) -> Result<()> {
         if line.trim_ascii().is_empty() {
             return Ok(());
         }
@@ -145,7 +175,7 @@ impl Guard {
             Err(Refused { reason, id: Some(id), is_answer: true }) => {
                 tracing::warn!(reason, "invalid answer of the agent replaced by an error");
                 return match relayed::id_key(&id).is_some_and(|key| self.calls.contains_key(&key)) {
-                    true => self.agent_line(texts::refused_answer(&id, &reason).trim_ascii_end(), now),
+                    true => self.own_line_of_agent(texts::refused_answer(&id, &reason).trim_ascii_end(), now),
                     false => Ok(()),
                 };
             }

@@ -12,6 +12,7 @@ pub mod fuzzing;
 mod guard;
 mod observed;
 mod options;
+mod place;
 mod pump;
 #[cfg(feature = "serve")]
 pub mod serve;
@@ -67,10 +68,11 @@ where
     W: AsyncWrite + Unpin,
 {
     let limit = proxied::max_line_bytes(&session);
+    let paths = proxied::paths(&session)?;
     let RunningAgent { reader: output, writer: input, mut process } = proxied::start(&session).await?;
     let mut client = Side::new(reader, writer, limit);
     let mut agent = Side::new(output, input, limit);
-    let mut guard = Guard::new(session, settings);
+    let mut guard = Guard::new(session, settings, paths);
     let ended = pump::relay(&mut client, &mut agent, &mut guard, process.wait()).await;
     drop(agent);
     let outcome = match ended {

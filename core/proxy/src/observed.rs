@@ -6,7 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use kimi_agent_client::proxied::rules;
+use kimi_agent_client::proxied::{SessionTrace, rules};
 use kimi_agent_client::{Approval, Error};
 use kimi_agent_protocol::connection::{
     AnswerSource, AnswerSources, Connection, Output, RequestKey, Timing, TurnKey, TurnLimits,
@@ -45,6 +45,7 @@ pub(crate) struct Observed {
     /// Random, so that an agent cannot look for two calls with the same hash.
     hasher: RandomState,
     tape: Option<Tape>,
+    trace: Option<SessionTrace>,
 }
 
 /// A call that the agent has asked about.
@@ -105,6 +106,7 @@ impl Observed {
         server: Option<ServerInfo>,
         limits: Limits,
         tape: Option<Tape>,
+        trace: Option<SessionTrace>,
         now: Instant,
     ) -> Self {
         let sources = AnswerSources {
@@ -123,6 +125,9 @@ impl Observed {
         if let Some(tape) = &tape {
             connection.set_recorder(tape.of_connection());
         }
+        if let Some(trace) = &trace {
+            trace.attach(&mut connection);
+        }
         connection.open(InitializeParams::default(), now);
         let mut observed = Self {
             connection,
@@ -134,6 +139,7 @@ impl Observed {
             asked: HashMap::new(),
             hasher: RandomState::new(),
             tape,
+            trace,
         };
         observed.report();
         observed
@@ -202,6 +208,9 @@ impl Observed {
             return Ok(Reported::default());
         }
         self.last_turn += 1;
+        if let Some(trace) = &self.trace {
+            trace.begin(&mut self.connection, self.last_turn, &text);
+        }
         let limits = TurnLimits { budget: self.limits.turn_budget, ..TurnLimits::default() };
         self.connection.prompt_for(self.last_turn, text.into(), limits, None, now);
         let mut reported = self.report();

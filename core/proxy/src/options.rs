@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kimi_agent_client::{Budget, Enforce, Executable, Result, SessionOptions};
+use kimi_agent_client::{Budget, Enforce, Executable, Place, Result, SessionOptions};
 use kimi_agent_policy::Policy;
 use kimi_agent_protocol::error::invalid_option;
 
+use crate::place::PlaceName;
 use crate::settings::Settings;
 
 /// The options of [`proxy`](crate::proxy): the agent, and what guards it.
@@ -25,6 +26,10 @@ pub struct ProxyOptions {
     pub(crate) session: SessionOptions,
     given: Settings,
     reads_user_settings: bool,
+    /// Whether the options of the session have a place, which holds in place of a file's.
+    has_place: bool,
+    /// The directory in which the agent is started.
+    work_dir: PathBuf,
 }
 
 impl ProxyOptions {
@@ -38,7 +43,13 @@ impl ProxyOptions {
     /// ```
     pub fn new(executable: impl Into<Executable>) -> Self {
         let session = SessionOptions::new().executable(executable);
-        Self { session, given: Settings::default(), reads_user_settings: false }
+        Self {
+            session,
+            given: Settings::default(),
+            reads_user_settings: false,
+            has_place: false,
+            work_dir: PathBuf::from("."),
+        }
     }
 
     /// Sets the rules that decide about tool calls, and about requests for files and terminals. Default: the user decides.
@@ -128,7 +139,53 @@ impl ProxyOptions {
     /// # drop(options);
     /// ```
     pub fn work_dir(mut self, work_dir: impl Into<PathBuf>) -> Self {
-        self.session = self.session.work_dir(work_dir);
+        self.work_dir = work_dir.into();
+        self.session = self.session.work_dir(&self.work_dir);
+        self
+    }
+
+    /// Sets where the agent runs. Default: on this machine, as a child of this program. Paths in messages are translated, and a session
+    /// whose directory the agent does not have is refused.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_client::Place;
+    /// let options = kimi_agent_proxy::ProxyOptions::new("gemini").place(Place::sandbox());
+    /// # drop(options);
+    /// ```
+    pub fn place(mut self, place: impl Into<Place>) -> Self {
+        self.session = self.session.place(place);
+        self.has_place = true;
+        self
+    }
+
+    /// Sets where the agent runs, by name: `sandbox`, `container:IMAGE`, or `ssh:HOST:/DIRECTORY`. Without a directory, the host has
+    /// the path of the working directory. Default: on this machine.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`](kimi_agent_protocol::Error::InvalidOption) for another name.
+    ///
+    /// # Examples
+    /// ```
+    /// let options = kimi_agent_proxy::ProxyOptions::new("gemini").place_named("container:agents:1")?;
+    /// # drop(options); Ok::<(), kimi_agent_protocol::Error>(())
+    /// ```
+    pub fn place_named(mut self, name: &str) -> Result<Self> {
+        self.given.place = Some(PlaceName::parse(name).map_err(|reason| invalid_option("place", reason))?);
+        Ok(self)
+    }
+
+    /// Reports spans and metrics through the API of OpenTelemetry. Each turn is a span. Default: no telemetry.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_client::Telemetry;
+    /// let options = kimi_agent_proxy::ProxyOptions::new("gemini").telemetry(Telemetry::new());
+    /// # drop(options);
+    /// ```
+    #[cfg(feature = "otel")]
+    pub fn telemetry(mut self, telemetry: kimi_agent_client::Telemetry) -> Self {
+        self.session = self.session.telemetry(telemetry);
         self
     }
 
@@ -178,6 +235,9 @@ impl ProxyOptions {
         if let Some(directory) = &settings.record {
             // Each session gets a file of its own.
             session = session.record(directory.join(""));
+        }
+        if let Some(place) = settings.place.as_ref().filter(|_| !self.has_place) {
+            session = session.place(place.in_directory(&self.work_dir)?);
         }
         Ok((session, settings))
     }

@@ -116,7 +116,7 @@ where
             return Ok(Ended::Client);
         }
         if agent.writer.is_none() {
-            guard.to_agent = Outbox::default();
+            guard.to_agent.clear();
             agent.is_flushed = true;
         }
         client.note_stall(&guard.to_client, now);

@@ -11,6 +11,8 @@ use kimi_agent_policy::Policy;
 use kimi_agent_protocol::error::invalid_option;
 use serde_json::{Map, Value};
 
+use crate::place::PlaceName;
+
 /// The name of the file in a working directory.
 pub(crate) const FILE: &str = ".kimi-agent.toml";
 /// The path of the user's file in the folder of the user's settings.
@@ -28,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) session_budget: Option<Budget>,
     pub(crate) turn_budget: Option<Budget>,
     pub(crate) record: Option<PathBuf>,
+    pub(crate) place: Option<PlaceName>,
 }
 
 /// Whose file it is.
@@ -104,7 +107,14 @@ impl Settings {
                 }
                 ("record", Value::String(to)) => settings.record = Some(folder.join(expanded(to))),
                 ("record", other) => return Err(format!("`record`: expected a path, got {other}")),
-                _ => return Err(unknown(key, "`policy`, `enforce`, `budget`, `turn_budget` or `record`")),
+                ("place", _) if owner == Owner::Project => {
+                    return Err("`place`: only the user's file can say where the agent runs".to_owned());
+                }
+                ("place", Value::String(name)) => {
+                    settings.place = Some(PlaceName::parse(name).map_err(|problem| format!("`place`: {problem}"))?);
+                }
+                ("place", other) => return Err(format!("`place`: expected text such as \"sandbox\", got {other}")),
+                _ => return Err(unknown(key, "`policy`, `enforce`, `budget`, `turn_budget`, `record` or `place`")),
             }
         }
         Ok(settings)
@@ -118,6 +128,7 @@ impl Settings {
             session_budget: given.session_budget.or(self.session_budget),
             turn_budget: given.turn_budget.or(self.turn_budget),
             record: given.record.or(self.record),
+            place: given.place.or(self.place),
         }
     }
 }
@@ -226,7 +237,7 @@ mod tests {
     fn file_holds_all_settings() {
         let (dir, path) = written(
             "[proxy]\npolicy = \"team.toml\"\nenforce = \"calls\"\nbudget = { tokens = 1000 }\n\
-             turn_budget = { tool_calls = 5 }\nrecord = \"runs\"\n",
+             turn_budget = { tool_calls = 5 }\nrecord = \"runs\"\nplace = \"sandbox\"\n",
         );
         std::fs::write(dir.path().join("team.toml"), "deny = [\"execute(rm *)\"]").unwrap();
         let settings = Settings::read(&path, Owner::User).unwrap();
@@ -235,6 +246,7 @@ mod tests {
         assert_eq!(settings.session_budget, Some(Budget::new().tokens(1000)));
         assert_eq!(settings.turn_budget, Some(Budget::new().tool_calls(5)));
         assert_eq!(settings.record, Some(dir.path().join("runs")));
+        assert_eq!(settings.place, Some(PlaceName::Sandbox));
         let none = Settings::of_work_dir(&dir.path().join("none")).unwrap();
         assert!(none.policy.is_none() && none.record.is_none());
     }
@@ -250,6 +262,7 @@ mod tests {
             ("[proxy]\nbudget = { token = 5 }", "`budget`"),
             ("[proxy]\npolicy = \"none.toml\"", "`policy`"),
             ("[proxy]\npolicy = { deny = 1 }", "`policy`"),
+            ("[proxy]\nplace = \"docker\"", "`place`"),
             ("[proxy", "not valid TOML"),
         ] {
             for owner in [Owner::User, Owner::Project] {
@@ -262,6 +275,7 @@ mod tests {
     #[test]
     fn project_names_no_file_outside() {
         assert!(problem("[proxy]\nrecord = \"/tmp/runs\"", Owner::Project).contains("only the user's file"));
+        assert!(problem("[proxy]\nplace = \"sandbox\"", Owner::Project).contains("only the user's file"));
         let outside = tempfile::tempdir().unwrap();
         let other = outside.path().join("other.toml");
         std::fs::write(&other, "allow = [\"execute\"]").unwrap();

@@ -5,14 +5,16 @@
 mod decisions;
 mod limits;
 mod lines;
+mod places;
 mod properties;
 mod relay;
 mod services;
+mod telemetry;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use kimi_agent_client::SessionOptions;
+use kimi_agent_client::{SessionOptions, proxied};
 use serde_json::{Value, json};
 
 use crate::guard::Guard;
@@ -43,7 +45,8 @@ impl Play {
         let path = dir.path().join("settings.toml");
         std::fs::write(&path, settings).unwrap();
         let settings = Settings::read(&path, Owner::User).unwrap();
-        Self { guard: Guard::new(options, settings), now: Instant::now(), dir }
+        let paths = proxied::paths(&options).unwrap();
+        Self { guard: Guard::new(options, settings, paths), now: Instant::now(), dir }
     }
 
     /// A guard with an open session `s`, and a prompt that runs.
@@ -117,7 +120,9 @@ impl Play {
     }
 
     fn agent_got(&mut self) -> Vec<Value> {
-        values(std::mem::take(&mut self.guard.to_agent).bytes.to_vec())
+        let bytes = self.guard.to_agent.bytes.to_vec();
+        self.guard.to_agent.clear();
+        values(bytes)
     }
 
     /// Sends an update of the agent. Returns what the client gets besides.

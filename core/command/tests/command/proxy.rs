@@ -77,6 +77,39 @@ async fn recording_of_the_proxy_can_be_inspected() {
     assert!(turns.len() == 1 && turns[0]["status"] == "finished" && turns[0]["tool_calls"] == 1, "{summary:#}");
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn agent_over_ssh_has_its_own_directory() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let dir = tempfile::tempdir().unwrap();
+    let [here, there, bin] = ["here", "there", "bin"].map(|name| dir.path().join(name));
+    for path in [&here, &there, &bin] {
+        std::fs::create_dir(path).unwrap();
+    }
+    // Runs the command of the host, which is the last word, on this machine.
+    std::fs::write(bin.join("ssh"), "#!/bin/sh\nfor last; do :; done\nexec sh -c \"$last\"\n").unwrap();
+    std::fs::set_permissions(bin.join("ssh"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path =
+        std::env::join_paths(std::iter::once(bin).chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())));
+    let place = format!("ssh:build.example:{}", there.display());
+    let here_option = here.to_str().unwrap().to_owned();
+    let runs = acp(json!([shell("make"), {"text": "After."}]));
+    let options = |work_dir: &std::path::Path| {
+        session(dir.path(), &["--place", &place, "-C", &here_option], &runs)
+            .work_dir(work_dir)
+            .env([("PATH", path.as_ref().unwrap())])
+            .yolo(true)
+    };
+    let open = options(&here).start().await.unwrap();
+    let result = open.prompt("go").unwrap().result().await.unwrap();
+    open.close().await.unwrap();
+    assert!(result.text.ends_with("After."), "{}", result.text);
+    assert!(there.join("effect.txt").exists() && !here.join("effect.txt").exists());
+    let refused = options(dir.path()).start().await.unwrap_err().to_string();
+    assert!(refused.contains("outside of the directories"), "{refused}");
+}
+
 #[test]
 fn agent_exit_fails_open_calls() {
     let dir = tempfile::tempdir().unwrap();
@@ -116,6 +149,8 @@ fn wrong_arguments_say_what_is_wrong() {
         (&["--turn-budget", "tokens", "--", "agent"], 2, "--turn-budget"),
         (&["--enforce", "calls", "--", "agent"], 2, "policy"),
         (&["--policy", "read-only"], 2, "AGENT"),
+        (&["--place", "docker:x", "--", "agent"], 2, "expected sandbox, container:IMAGE"),
+        (&["--otel", "--", "agent"], 2, "--features otel"),
         (&["--", "/no/such/agent"], 127, "/no/such/agent"),
     ] {
         let ran = ran(arguments);

@@ -1,9 +1,9 @@
 //! The calls of the client, and their answers: the handshake, sessions and prompts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use kimi_agent_client::proxied::{check_budget, record};
+use kimi_agent_client::proxied::{check_budget, check_directory, record, trace};
 use kimi_agent_client::{Error, Result};
 use kimi_agent_protocol::jsonrpc::relayed::{Relayed, has_ambiguous_names};
 use kimi_agent_protocol::jsonrpc::{Message, Params};
@@ -150,10 +150,14 @@ impl Guard {
             return Err(wrong(format!("cwd: expected an absolute path, got {work_dir:?}")));
         }
         let work_dir = PathBuf::from(work_dir.into_owned());
+        let params: Value = serde_json::from_str(params.get()).unwrap_or_default();
+        let further = params.get("additionalDirectories").and_then(Value::as_array).into_iter().flatten();
+        for directory in further.filter_map(Value::as_str).map(Path::new).chain([&*work_dir]) {
+            check_directory(&self.options, directory)?;
+        }
         let limits = Limits::of(&self.settings, &Settings::of_work_dir(&work_dir)?)?;
         check_budget(self.server.as_ref(), "budget", limits.session_budget)?;
         check_budget(self.server.as_ref(), "turn_budget", limits.turn_budget)?;
-        let params: Value = serde_json::from_str(params.get()).unwrap_or_default();
         let line = if line.len() <= MAX_KEPT { line.to_vec() } else { Vec::new() };
         Ok(Opening { work_dir, session, limits, line, secrets: secrets_of(&params) })
     }
@@ -237,7 +241,8 @@ impl Guard {
             tape.lines(Side::Sdk, &call, now);
             tape.lines(Side::Agent, line, now);
         }
-        let observed = Observed::new(&session, work_dir, self.server.clone(), limits, tape, now);
+        let trace = trace(&self.options, &session, self.server.as_ref());
+        let observed = Observed::new(&session, work_dir, self.server.clone(), limits, tape, trace, now);
         if let Some(former) = self.sessions.insert(session, observed) {
             former.close(&Error::session_closed());
         }

@@ -28,7 +28,7 @@ fn side_with(capacity: usize, limit: usize) -> (Pipe, DuplexStream) {
 }
 
 fn guard() -> Guard {
-    Guard::new(SessionOptions::new(), Settings::default())
+    Guard::new(SessionOptions::new(), Settings::default(), None)
 }
 
 #[tokio::test]
