@@ -207,6 +207,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
                         "enforce",
                         "session_budget",
                         "turn_budget",
+                        "day_budget",
                         "record_to",
                         "redact",
                         "work_dir",

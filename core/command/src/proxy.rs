@@ -30,6 +30,9 @@ pub(crate) struct GuardArguments {
     /// A limit of each turn. Can be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     turn_budget: Vec<String>,
+    /// A limit of all sessions of a day, in all guards of this user that have one. Can be repeated.
+    #[arg(long, value_name = "NAME=VALUE")]
+    day_budget: Vec<String>,
     /// Records each session into a new file of this directory. Default: $KIMI_AGENT_RECORD.
     #[arg(long, value_name = "DIRECTORY")]
     record: Option<PathBuf>,
@@ -39,7 +42,7 @@ pub(crate) struct GuardArguments {
     /// The directory that the agent is started in. Default: the current directory.
     #[arg(short = 'C', long, value_name = "DIRECTORY")]
     work_dir: Option<PathBuf>,
-    /// Where the agent runs: sandbox, container:IMAGE, ssh:HOST or ssh:HOST:/DIRECTORY. Default: on this machine.
+    /// The place of the agent: sandbox, container:IMAGE, ssh:HOST or ssh:HOST:/DIRECTORY. Default: on this machine.
     ///
     /// In a container the working directory is /work. On another machine it has the same path, or is DIRECTORY. Paths in messages
     /// are translated.
@@ -75,6 +78,9 @@ impl GuardArguments {
         }
         if let Some(budget) = budget("--turn-budget", &self.turn_budget)? {
             options = options.turn_budget(budget);
+        }
+        if let Some(budget) = budget("--day-budget", &self.day_budget)? {
+            options = options.day_budget(budget);
         }
         if let Some(directory) = &self.record {
             options = options.record_to(directory);

@@ -57,6 +57,7 @@ names! {
         "ProxyOptions.enforce" => options.clone().enforce(Enforce::Calls);
         "ProxyOptions.session_budget" => options.clone().session_budget(Budget::new());
         "ProxyOptions.turn_budget" => options.clone().turn_budget(Budget::new());
+        "ProxyOptions.day_budget" => options.clone().day_budget(Budget::new());
         "ProxyOptions.record_to" => options.clone().record_to("runs/");
         "ProxyOptions.redact" => options.clone().redact([""]);
         "ProxyOptions.work_dir" => options.clone().work_dir(".");

@@ -238,8 +238,17 @@ impl Budget {
 
     /// Returns the first limit that is exceeded, as an error of this option.
     pub(crate) fn exceeded(&self, option: &'static str, spent: &Spent) -> Option<BudgetExceeded> {
+        self.exceeded_by(option, |counter| spent.amount(counter))
+    }
+
+    /// Returns the first limit that these amounts exceed, as an error of this option.
+    pub(crate) fn exceeded_by(
+        &self,
+        option: &'static str,
+        amount: impl Fn(BudgetCounter) -> f64,
+    ) -> Option<BudgetExceeded> {
         BudgetCounter::ALL.into_iter().find_map(|counter| {
-            let (limit, used) = (self.limit(counter)?, spent.amount(counter));
+            let (limit, used) = (self.limit(counter)?, amount(counter));
             // The deadline of seconds is reached, never passed by much; all others may be used up.
             let is_exceeded = if counter == BudgetCounter::Seconds { used >= limit } else { used > limit };
             is_exceeded.then(|| BudgetExceeded {
@@ -359,6 +368,54 @@ impl Spent {
     }
 }
 
+/// Amounts of all that budgets limit, for guards that count several sessions together.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Amounts([f64; BudgetCounter::ALL.len()]);
+
+impl Amounts {
+    pub(crate) fn of(spent: &Spent) -> Self {
+        Self(BudgetCounter::ALL.map(|counter| spent.amount(counter)))
+    }
+
+    pub(crate) fn get(&self, counter: BudgetCounter) -> f64 {
+        BudgetCounter::ALL
+            .iter()
+            .zip(self.0)
+            .find_map(|(other, amount)| (*other == counter).then_some(amount))
+            .unwrap_or(0.0)
+    }
+
+    /// Returns the sum.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(std::array::from_fn(|n| self.0[n] + other.0[n]))
+    }
+
+    /// Returns the difference.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self(std::array::from_fn(|n| self.0[n] - other.0[n]))
+    }
+
+    /// Returns the amounts by their names.
+    pub fn to_json(&self) -> Map<String, Value> {
+        let amounts = BudgetCounter::ALL.into_iter().zip(self.0);
+        amounts.map(|(counter, amount)| (counter.as_str().to_owned(), Value::Number(counter.number(amount)))).collect()
+    }
+
+    /// Reads what [`to_json`](Self::to_json) returns. A missing amount is 0. `None` if an amount is not one.
+    pub fn from_json(amounts: &Map<String, Value>) -> Option<Self> {
+        let mut read = Self::default();
+        for (counter, amount) in BudgetCounter::ALL.into_iter().zip(&mut read.0) {
+            if let Some(value) = amounts.get(counter.as_str()) {
+                *amount = value.as_f64().filter(|amount| *amount >= 0.0)?;
+            }
+        }
+        Some(read)
+    }
+}
+
 /// A turn was ended because it, or its session, used more than a budget allows.
 ///
 /// # Examples
@@ -405,6 +462,7 @@ impl std::fmt::Display for BudgetExceeded {
         }
         let remedy = match *option {
             "budget" => "the session can still be used: prompt again, or raise the limit",
+            "day_budget" => "every further prompt fails until the day has ended, in UTC; or raise the limit",
             _ => "every further prompt of this session fails in the same way: open another one, or raise the limit",
         };
         write!(f, "the turn was ended: {used} {things} {verb} used, and `{option}` allows {limit}; {remedy}")

@@ -9,7 +9,7 @@ mod requests;
 mod updates;
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use kimi_agent_client::proxied::RecordedFile;
@@ -101,6 +101,8 @@ pub(crate) struct Guard {
     /// The beginning of the ids of the guard's requests.
     prefix: String,
     requests: u64,
+    /// The file of the day, in place of the user's.
+    pub(crate) day_file: Option<PathBuf>,
 }
 
 impl Guard {
@@ -121,6 +123,7 @@ impl Guard {
             shows_notices: false,
             prefix: format!("kimi-agent-proxy-{}-", uuid::Uuid::new_v4().simple()),
             requests: 0,
+            day_file: None,
         }
     }
 
@@ -251,6 +254,19 @@ impl Guard {
             self.note(id, &format!("the turn is cancelled: {reason}"));
         }
         Ok(())
+    }
+
+    /// Counts what a session has used today. While a turn runs, only now and then, unless `always`.
+    fn count_day(&mut self, id: &str, always: bool, now: Instant) -> Result<()> {
+        let Some(session) = self.sessions.get_mut(id) else { return Ok(()) };
+        match session.count_day(always, now) {
+            Ok(reported) => self.settle(id, reported, now),
+            Err(problem) => {
+                // The next prompt is refused if it cannot be counted then.
+                tracing::warn!(problem, "the budget of the day is not counted");
+                Ok(())
+            }
+        }
     }
 
     /// Writes lines of the guard to the agent.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use kimi_agent_client::proxied::{SessionTrace, rules};
@@ -19,6 +19,7 @@ use kimi_agent_protocol::messages::{
 use kimi_agent_protocol::recording::Side;
 use serde_json::value::RawValue;
 
+use crate::day::{self, DayShare};
 use crate::settings::Limits;
 use crate::tape::Tape;
 
@@ -46,6 +47,7 @@ pub(crate) struct Observed {
     hasher: RandomState,
     tape: Option<Tape>,
     trace: Option<SessionTrace>,
+    day: Option<DayShare>,
 }
 
 /// A call that the agent has asked about.
@@ -140,9 +142,38 @@ impl Observed {
             hasher: RandomState::new(),
             tape,
             trace,
+            day: None,
         };
         observed.report();
         observed
+    }
+
+    /// Begins to count for the budget of the day, if there is one: in this file, or in the user's.
+    ///
+    /// # Errors
+    /// The user has no folder for the file.
+    pub(crate) fn share_day(&mut self, file: Option<&Path>) -> Result<(), Error> {
+        let Some(budget) = self.limits.day_budget else { return Ok(()) };
+        let path = file.map_or_else(day::user_file, |file| Ok(file.to_owned()));
+        let path = path.map_err(|error| Error::Unsupported(format!("the day's budget cannot be counted: {error}")))?;
+        self.connection.set_day_budget(budget);
+        self.day = Some(DayShare::new(path));
+        Ok(())
+    }
+
+    /// Counts what the session has used today. While a turn runs, only now and then, unless `always`.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub(crate) fn count_day(&mut self, always: bool, now: Instant) -> Result<Reported, String> {
+        let Some(day) = &mut self.day else { return Ok(Reported::default()) };
+        let used = self.connection.used(now);
+        if !always && !day.is_due(&used, now) {
+            return Ok(Reported::default());
+        }
+        let others = day.count(used, now)?;
+        self.connection.set_used_elsewhere(others, now);
+        Ok(self.report())
     }
 
     /// Whether a turn runs.
@@ -207,6 +238,8 @@ impl Observed {
             self.prompts.push((key, *turn));
             return Ok(Reported::default());
         }
+        // Without a turn nothing can be cancelled.
+        self.count_day(true, now).map_err(Error::Unsupported)?;
         self.last_turn += 1;
         if let Some(trace) = &self.trace {
             trace.begin(&mut self.connection, self.last_turn, &text);
@@ -347,6 +380,9 @@ impl Observed {
 
     /// Ends the recording.
     pub(crate) fn close(mut self, reason: &Error) {
+        if let Err(problem) = self.count_day(true, Instant::now()) {
+            tracing::warn!(problem, "the budget of the day is not counted");
+        }
         self.connection.close(reason);
         self.report();
         self.connection.end_recording();

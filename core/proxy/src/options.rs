@@ -93,6 +93,20 @@ impl ProxyOptions {
         self
     }
 
+    /// Limits what all sessions of a day use together, in all guards of this user that have such a limit. The day is that of UTC. A turn
+    /// that exceeds the limit is cancelled, and further prompts are refused. Default: no limit.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_client::Budget;
+    /// let options = kimi_agent_proxy::ProxyOptions::new("gemini").day_budget(Budget::new().tokens(5_000_000));
+    /// # drop(options);
+    /// ```
+    pub fn day_budget(mut self, budget: Budget) -> Self {
+        self.given.day_budget = Some(budget);
+        self
+    }
+
     /// Limits what each turn uses. A turn that exceeds the limit is cancelled. Default: no limit.
     ///
     /// # Examples

@@ -29,6 +29,7 @@ pub(crate) struct Settings {
     pub(crate) enforce: Option<Enforce>,
     pub(crate) session_budget: Option<Budget>,
     pub(crate) turn_budget: Option<Budget>,
+    pub(crate) day_budget: Option<Budget>,
     pub(crate) record: Option<PathBuf>,
     pub(crate) place: Option<PlaceName>,
 }
@@ -99,7 +100,8 @@ impl Settings {
                 }
                 ("budget", Value::Object(limits)) => settings.session_budget = Some(budget(limits, "budget")?),
                 ("turn_budget", Value::Object(limits)) => settings.turn_budget = Some(budget(limits, "turn_budget")?),
-                ("budget" | "turn_budget", other) => {
+                ("day_budget", Value::Object(limits)) => settings.day_budget = Some(budget(limits, "day_budget")?),
+                ("budget" | "turn_budget" | "day_budget", other) => {
                     return Err(format!("`{key}`: expected a table such as {{ tokens = 1000000 }}, got {other}"));
                 }
                 ("record", _) if owner == Owner::Project => {
@@ -114,7 +116,12 @@ impl Settings {
                     settings.place = Some(PlaceName::parse(name).map_err(|problem| format!("`place`: {problem}"))?);
                 }
                 ("place", other) => return Err(format!("`place`: expected text such as \"sandbox\", got {other}")),
-                _ => return Err(unknown(key, "`policy`, `enforce`, `budget`, `turn_budget`, `record` or `place`")),
+                _ => {
+                    return Err(unknown(
+                        key,
+                        "`policy`, `enforce`, `budget`, `turn_budget`, `day_budget`, `record` or `place`",
+                    ));
+                }
             }
         }
         Ok(settings)
@@ -127,6 +134,7 @@ impl Settings {
             enforce: given.enforce.or(self.enforce),
             session_budget: given.session_budget.or(self.session_budget),
             turn_budget: given.turn_budget.or(self.turn_budget),
+            day_budget: given.day_budget.or(self.day_budget),
             record: given.record.or(self.record),
             place: given.place.or(self.place),
         }
@@ -141,6 +149,7 @@ pub(crate) struct Limits {
     pub(crate) enforces_calls: bool,
     pub(crate) session_budget: Option<Budget>,
     pub(crate) turn_budget: Option<Budget>,
+    pub(crate) day_budget: Option<Budget>,
 }
 
 impl Limits {
@@ -164,6 +173,7 @@ impl Limits {
             enforces_calls,
             session_budget: stricter(user.session_budget, project.session_budget),
             turn_budget: stricter(user.turn_budget, project.turn_budget),
+            day_budget: stricter(user.day_budget, project.day_budget),
         })
     }
 }
@@ -237,7 +247,7 @@ mod tests {
     fn file_holds_all_settings() {
         let (dir, path) = written(
             "[proxy]\npolicy = \"team.toml\"\nenforce = \"calls\"\nbudget = { tokens = 1000 }\n\
-             turn_budget = { tool_calls = 5 }\nrecord = \"runs\"\nplace = \"sandbox\"\n",
+             turn_budget = { tool_calls = 5 }\nday_budget = { usd = 2.5 }\nrecord = \"runs\"\nplace = \"sandbox\"\n",
         );
         std::fs::write(dir.path().join("team.toml"), "deny = [\"execute(rm *)\"]").unwrap();
         let settings = Settings::read(&path, Owner::User).unwrap();
@@ -245,6 +255,7 @@ mod tests {
         assert_eq!(settings.enforce, Some(Enforce::Calls));
         assert_eq!(settings.session_budget, Some(Budget::new().tokens(1000)));
         assert_eq!(settings.turn_budget, Some(Budget::new().tool_calls(5)));
+        assert_eq!(settings.day_budget, Some(Budget::new().usd(2.5)));
         assert_eq!(settings.record, Some(dir.path().join("runs")));
         assert_eq!(settings.place, Some(PlaceName::Sandbox));
         let none = Settings::of_work_dir(&dir.path().join("none")).unwrap();

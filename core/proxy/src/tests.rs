@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod day;
 mod decisions;
 mod limits;
 mod lines;

@@ -77,6 +77,22 @@ async fn recording_of_the_proxy_can_be_inspected() {
     assert!(turns.len() == 1 && turns[0]["status"] == "finished" && turns[0]["tool_calls"] == 1, "{summary:#}");
 }
 
+#[tokio::test]
+async fn budget_of_a_day_holds_in_later_sessions() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = acp(json!([shell("make"), {"text": "After."}]));
+    for expected in ["finished", "cancelled", "`day_budget` allows 1"] {
+        let options = session(dir.path(), &["--day-budget", "tool-calls=1"], &runs).yolo(true);
+        let options = options.env([("XDG_STATE_HOME", dir.path()), ("LOCALAPPDATA", dir.path())]);
+        let session = options.start().await.unwrap();
+        let outcome = session.prompt("go").unwrap().result().await;
+        session.close().await.unwrap();
+        let ended = outcome.map_or_else(|error| error.to_string(), |result| result.status.as_str().to_owned());
+        assert!(ended.contains(expected), "{ended}");
+    }
+    assert!(dir.path().join("kimi-agent/day.json").exists());
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn agent_over_ssh_has_its_own_directory() {
@@ -147,6 +163,7 @@ fn wrong_arguments_say_what_is_wrong() {
         (&["--policy", "/no/such.toml", "--", "agent"][..], 2, "--policy"),
         (&["--budget", "tokens=0", "--", "agent"], 2, "--budget"),
         (&["--turn-budget", "tokens", "--", "agent"], 2, "--turn-budget"),
+        (&["--day-budget", "token=1", "--", "agent"], 2, "--day-budget"),
         (&["--enforce", "calls", "--", "agent"], 2, "policy"),
         (&["--policy", "read-only"], 2, "AGENT"),
         (&["--place", "docker:x", "--", "agent"], 2, "expected sandbox, container:IMAGE"),

@@ -1,19 +1,21 @@
 //! Budgets of the running turn and of the session: a turn that exceeds one is cancelled.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Connection;
 use super::turn::TurnLimits;
-use crate::budget::{Budget, BudgetExceeded, Spent};
+use crate::budget::{Amounts, Budget, BudgetCounter, BudgetExceeded, Spent};
 use crate::cost::Spending;
 use crate::error::Error;
 
 /// The budget of all turns of a session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SessionBudget {
     budget: Budget,
     /// What the turns that have ended used.
     pub(super) spent: Spent,
+    /// The budget of a day, and what it counts besides this session.
+    day: Option<(Budget, Amounts)>,
 }
 
 impl SessionBudget {
@@ -22,14 +24,44 @@ impl SessionBudget {
         if let Some(turn) = turn {
             spent.add(turn);
         }
-        self.budget.exceeded("session_budget", &spent)
+        let of_session = self.budget.exceeded("session_budget", &spent);
+        of_session.or_else(|| {
+            let (budget, elsewhere) = self.day.as_ref()?;
+            let total = Amounts::of(&spent).plus(*elsewhere);
+            budget.exceeded_by("day_budget", |counter| total.get(counter))
+        })
     }
 }
 
 impl Connection {
     /// Limits what all turns of the session use together.
     pub fn set_session_budget(&mut self, budget: Budget) {
-        self.session_budget = Some(Box::new(SessionBudget { budget, spent: Spent::default() }));
+        self.session_budget.get_or_insert_default().budget = budget;
+    }
+
+    /// Limits what all turns of a day use together, those of other sessions included.
+    #[doc(hidden)]
+    pub fn set_day_budget(&mut self, budget: Budget) {
+        self.session_budget.get_or_insert_default().day = Some((budget, Amounts::default()));
+    }
+
+    /// Returns what the turns of the session have used, if a budget of the session or of the day is set.
+    #[doc(hidden)]
+    pub fn used(&self, now: Instant) -> Amounts {
+        let mut spent = self.session_budget.as_ref().map(|session| session.spent.clone()).unwrap_or_default();
+        if let Some(turn) = &self.turn {
+            spent.add(&turn.spent(now));
+        }
+        Amounts::of(&spent)
+    }
+
+    /// Sets what the budget of the day counts besides the turns of this session. The running turn is cancelled if that exceeds it.
+    #[doc(hidden)]
+    pub fn set_used_elsewhere(&mut self, amounts: Amounts, now: Instant) {
+        if let Some((_, elsewhere)) = self.session_budget.as_mut().and_then(|session| session.day.as_mut()) {
+            *elsewhere = amounts;
+            self.check_budgets(now);
+        }
     }
 
     /// Cancels the running turn if it has exceeded a budget.
@@ -60,7 +92,8 @@ impl Connection {
     /// Returns whether a budget limits the cost of a turn.
     pub(super) fn limits_cost(&self, of_turn: Option<&Budget>) -> bool {
         let of_session = self.session_budget.as_ref().map(|session| &session.budget);
-        of_turn.into_iter().chain(of_session).any(Budget::limits_cost)
+        let of_day = self.session_budget.as_ref().and_then(|session| Some(&session.day.as_ref()?.0));
+        of_turn.into_iter().chain(of_session).chain(of_day).any(Budget::limits_cost)
     }
 
     /// Returns the error for a cost that a limit of US dollars cannot count.
@@ -90,6 +123,12 @@ impl Connection {
             .session_budget
             .as_ref()
             .and_then(|session| session.budget.time().map(|time| time.saturating_sub(session.spent.time)));
-        of_turn.into_iter().chain(of_session).min().map(|time| now + time)
+        let of_day = self.session_budget.as_ref().and_then(|session| {
+            let (budget, elsewhere) = session.day.as_ref()?;
+            let used = elsewhere.get(BudgetCounter::Seconds).max(0.0);
+            let time = budget.time()?.saturating_sub(session.spent.time);
+            Some(time.saturating_sub(Duration::try_from_secs_f64(used).unwrap_or(Duration::MAX)))
+        });
+        of_turn.into_iter().chain(of_session).chain(of_day).min().map(|time| now + time)
     }
 }

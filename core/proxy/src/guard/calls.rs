@@ -158,6 +158,7 @@ impl Guard {
         let limits = Limits::of(&self.settings, &Settings::of_work_dir(&work_dir)?)?;
         check_budget(self.server.as_ref(), "budget", limits.session_budget)?;
         check_budget(self.server.as_ref(), "turn_budget", limits.turn_budget)?;
+        check_budget(self.server.as_ref(), "day_budget", limits.day_budget)?;
         let line = if line.len() <= MAX_KEPT { line.to_vec() } else { Vec::new() };
         Ok(Opening { work_dir, session, limits, line, secrets: secrets_of(&params) })
     }
@@ -189,6 +190,7 @@ impl Guard {
                     observed.record_line(line, now);
                     let reported = observed.prompt_answered(&key, outcome, now);
                     self.settle(&session, reported, now)?;
+                    self.count_day(&session, true, now)?;
                 }
             }
             Kind::Close { session } => {
@@ -242,7 +244,8 @@ impl Guard {
             tape.lines(Side::Agent, line, now);
         }
         let trace = trace(&self.options, &session, self.server.as_ref());
-        let observed = Observed::new(&session, work_dir, self.server.clone(), limits, tape, trace, now);
+        let mut observed = Observed::new(&session, work_dir, self.server.clone(), limits, tape, trace, now);
+        observed.share_day(self.day_file.as_deref())?;
         if let Some(former) = self.sessions.insert(session, observed) {
             former.close(&Error::session_closed());
         }

@@ -45,6 +45,7 @@ impl Guard {
         let reported = observed.report();
         let breach = observed.breach(&reported);
         self.settle(&session, reported, now)?;
+        self.count_day(&session, false, now)?;
         if let Some(reason) = breach
             && let Some(observed) = self.sessions.get_mut(&session)
         {

@@ -1,4 +1,4 @@
-//! Who may use the server: clients with the token; without a token, programs of this machine. Pages of the web may not.
+//! The check of each request: clients need the token; without a token, they must be on this machine. Pages of the web are refused.
 
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN};
@@ -10,7 +10,7 @@ use super::http::Refusal;
 /// The scheme of the header, in any case.
 const SCHEME: &[u8] = b"Bearer ";
 
-/// What each request must have.
+/// The rules for requests.
 pub(super) struct Door {
     token: Option<String>,
 }

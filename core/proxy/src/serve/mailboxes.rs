@@ -69,7 +69,7 @@ pub(super) enum Route {
     Direct(oneshot::Sender<Vec<u8>>),
     /// The stream of the connection. The answer can name a session that was opened.
     Connection,
-    /// The stream of a session, if there is one.
+    /// The stream of a session, if the session has one.
     Session { id: String, closes: bool },
 }
 
@@ -121,10 +121,11 @@ impl Mailboxes {
         self.state().last_use = Instant::now();
     }
 
-    /// Returns since when the client has no stream and sends nothing.
+    /// Returns since when the client has no stream and sends nothing. `None` if it reads a stream, or waits for its first answer.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let state = self.state();
-        (state.open == 0).then_some(state.last_use)
+        let waits = state.calls.values().any(|route| matches!(route, Route::Direct(_)));
+        (state.open == 0 && !waits).then_some(state.last_use)
     }
 
     /// Notes the way of the answer to a call. Returns false if too many calls are open. The guard answers a second call with the same
@@ -138,7 +139,7 @@ impl Mailboxes {
         has_space
     }
 
-    /// Adds a message of the agent, without its end, when there is space for it.
+    /// Adds a message of the agent, without its end, as soon as the mailboxes have space for it.
     ///
     /// # Errors
     /// The client takes nothing for a long time.
@@ -237,6 +238,7 @@ impl State {
             {
                 Some(Route::Direct(waiting)) => {
                     waiting.send(line.to_vec()).ok();
+                    self.last_use = Instant::now();
                     return;
                 }
                 Some(route) => self.answered(route, outcome.as_ref().ok().copied()),

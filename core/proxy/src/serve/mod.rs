@@ -1,7 +1,7 @@
 //! An agent on an address, as the transport proposal of ACP says: one endpoint, `/acp`, with WebSocket and HTTP. Each client has an
 //! agent of its own, behind the guard.
 //!
-//! - `door`: who may use the server
+//! - `door`: the check of each request
 //! - `socket`: clients over WebSocket
 //! - `http`: clients over HTTP, whose requests belong together by an id
 //! - `mailboxes`: messages for clients over HTTP, until a stream takes them
@@ -123,7 +123,7 @@ impl ServeOptions {
         self
     }
 
-    /// Passes each note about clients to a handler: who has come, and why it has ended. Default: the notes are discarded.
+    /// Passes each note about clients to a handler: that a client has come, or the reason for its end. Default: the notes are discarded.
     pub fn on_note(mut self, handler: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_note = Arc::new(handler);
         self

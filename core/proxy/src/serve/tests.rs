@@ -55,7 +55,7 @@ async fn message_reaches_the_stream_of_its_session() {
         ("authenticate", None, 5, answer(5, &Value::Null), false),
         ("", None, 6, update("a", 1), true),
         ("", None, 7, cancel, false),
-        // Nobody has called.
+        // No call has this id.
         ("", None, 8, answer(77, &json!({})), false),
     ] {
         if !method.is_empty() {
@@ -75,10 +75,12 @@ async fn direct_answer_passes_by_the_streams() {
     let mailboxes = Arc::new(Mailboxes::new());
     let (sender, waiting) = tokio::sync::oneshot::channel();
     mailboxes.expect("0".to_owned(), Route::Direct(sender));
+    assert!(mailboxes.idle_since().is_none());
     let before = json!({"jsonrpc": "2.0", "method": "hello"});
     deliver(&mailboxes, &before).await;
     deliver(&mailboxes, &answer(0, &json!({"protocolVersion": 1}))).await;
     assert!(waiting.await.unwrap().starts_with(b"{"));
+    assert!(mailboxes.idle_since().is_some());
     assert_eq!(next(&mut mailboxes.open(None).unwrap()).await, Some(before));
 }
 
