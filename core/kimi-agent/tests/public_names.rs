@@ -63,7 +63,6 @@ names! {
         "ProxyOptions.work_dir" => options.clone().work_dir(".");
         "ProxyOptions.place" => options.clone().place(Place::sandbox());
         "ProxyOptions.place_named" => options.clone().place_named("sandbox");
-        "ProxyOptions.telemetry" => options.clone().telemetry(Telemetry::new());
         "ProxyOptions.on_stderr" => options.clone().on_stderr(|_| {});
         "ProxyOptions.with_user_settings" => options.clone().with_user_settings();
         "proxy" => kimi_agent::proxy(tokio::io::empty(), tokio::io::sink(), options).await?;

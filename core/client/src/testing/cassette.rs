@@ -233,7 +233,7 @@ impl Cassette {
     pub fn options(&self) -> Result<SessionOptions> {
         if !self.request().open()? {
             let mode = if self.verify { ReplayMode::Verify } else { ReplayMode::Replay };
-            return Ok(SessionOptions::new().executable(replayed(&self.path).as_cassette().mode(mode)));
+            return Ok(SessionOptions::new().executable(replayed(&self.path).of_cassette().mode(mode)));
         }
         let options = SessionOptions::new().record(&self.path);
         Ok(match &self.executable {

@@ -213,7 +213,7 @@ pub enum ReplayMode {
 
 impl ReplayedAgent {
     /// Marks the recording as a cassette, which one session plays.
-    fn as_cassette(mut self) -> Self {
+    fn of_cassette(mut self) -> Self {
         self.command.push(CASSETTE_FLAG.into());
         self
     }
