@@ -53,8 +53,8 @@ class Agent:
     """Whether a cancelled turn may end before the agent has counted its tokens; the turn's usage is then zero."""
     elsewhere: bool = False
     """Whether the cases of `tests/real` play it in CI."""
-    quick: tuple[str, ...] = ()
-    """The cases that a selection plays, if it does not take turns with the others: it starts slowly."""
+    nightly: bool = False
+    """Whether only `--all` plays it: it is large, and starts slowly."""
     over: str = "ACP"
     """How the SDK speaks with it, for people."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -435,7 +435,7 @@ MISTRAL_VIBE = _from_pypi(
         "login": "log in with Mistral Vibe itself.*Sign in through Mistral AI Studio",
     },
     configure=_vibe,
-    quick=("work",),
+    nightly=True,
 )
 
 FAST_AGENT = _from_pypi(
@@ -457,7 +457,7 @@ FAST_AGENT = _from_pypi(
     configure=_fast_agent,
     # It asks whether a command may run only if the program runs it.
     options={"on_terminal": {"root": "{dir}/work"}},
-    quick=("work",),
+    nightly=True,
 )
 
 CLINE = _from_npm(
@@ -478,7 +478,7 @@ CLINE = _from_npm(
         "login": "log in with cline itself.*Sign in with Cline",
     },
     configure=_cline,
-    quick=("work",),
+    nightly=True,
 )
 
 KIMI_CLI = Agent(

@@ -233,11 +233,9 @@ def languages_of(chosen: argparse.Namespace, agent: Agent, case: Scenario) -> li
 
 def has_turn(agent: Agent, case: Scenario) -> bool:
     """Whether the selection plays a case with an agent: the agents that can play it take turns, but for one case."""
-    if agent.quick:
-        return case.name in agent.quick
 
     def takes_turns(one: Agent) -> bool:
-        return not (one.elsewhere or one.quick or "lacking" in own_course(case, one))
+        return not (one.elsewhere or one.nightly or "lacking" in own_course(case, one))
 
     able = [one for one in AGENTS.values() if takes_turns(one)]
     return case.name == EACH_AGENT or agent is able[zlib.crc32(case.name.encode()) % len(able)]
@@ -299,7 +297,7 @@ def main() -> int:
     usage.needs("agents", "npm", "node")
     if chosen.install:
         for agent in AGENTS.values():
-            if not agent.elsewhere:
+            if not (agent.elsewhere or agent.nightly):
                 agent.launch(say)
         return 0
     plays: list[tuple[play.Play, Agent, list[str]]] = []
@@ -310,7 +308,7 @@ def main() -> int:
     everything = chosen.all or chosen.table or chosen.agents
     selects = not (everything or chosen.only or chosen.languages or chosen.record)
     for agent in AGENTS.values():
-        if agent.name not in names if names else agent.elsewhere and not everything:
+        if agent.name not in names if names else not everything and (agent.elsewhere or agent.nightly):
             continue
         words = agent.launch(say)
         for case in load_all(HERE / "cases", [chosen.only] if chosen.only else []):
