@@ -76,6 +76,11 @@ impl Granted {
         }
     }
 
+    /// Removes earlier approvals of what the program has now rejected.
+    pub(super) fn remove(&mut self, rejected: &[Subject]) {
+        self.subjects.retain(|subject| !rejected.contains(subject));
+    }
+
     pub(super) fn note_file(&mut self, path: &str, text: &str) {
         self.files.retain(|(known, _)| known != path);
         if text.len() <= MAX_TEXT {
@@ -137,6 +142,13 @@ impl Connection {
     pub(super) fn grant(&mut self, subjects: Vec<Subject>) {
         if !subjects.is_empty() {
             self.approved_calls().granted.add(subjects);
+        }
+    }
+
+    /// Notes that the agent may no longer do what it has asked about.
+    pub(super) fn withdraw(&mut self, subjects: &[Subject]) {
+        if !subjects.is_empty() {
+            self.approved_calls().granted.remove(subjects);
         }
     }
 

@@ -34,6 +34,7 @@ mod recording;
 mod replay;
 mod requests;
 mod result;
+mod shown;
 mod status;
 mod telemetry;
 mod terminals;

@@ -11,14 +11,15 @@ use super::granted::{Granted, is_effect};
 use super::held::approval_of;
 use super::recording::Decided;
 use super::requests::ReplyTo;
+use super::shown::{shown_commands, shown_files};
 use super::tool_calls::{Known, Present};
 use super::{Connection, Output, Scope};
 use crate::answers::{Approval, HookDecision};
 use crate::dialect::Answer;
 use crate::json::parsed_object;
 use crate::messages::{
-    ApprovalRequest, DisplayBlock, Event, FunctionCall, HandlerKind, HookRequest, PolicyDecision, PolicyOutcome,
-    TerminalRequest, ToolCall, ToolCallInfo, ToolKind,
+    ApprovalRequest, Event, FunctionCall, HandlerKind, HookRequest, PolicyDecision, PolicyOutcome, TerminalRequest,
+    ToolCall, ToolCallInfo, ToolKind,
 };
 use crate::recording::{Decider, Entry, PolicyEntry};
 
@@ -286,14 +287,10 @@ impl Connection {
         });
         let shown = newest.clone();
         // What the agent shows with the request is a part of the call, too.
-        let diffs = request.display.iter().filter_map(|block| match block {
-            DisplayBlock::Diff(diff) => Some(diff.path.clone()),
-            _ => None,
-        });
         let mut known: HashSet<String> = newest.diffs.iter().flatten().cloned().collect();
-        for path in diffs {
-            if known.insert(path.clone()) {
-                newest.diffs.get_or_insert_default().push(path);
+        for path in shown_files(request) {
+            if known.insert(path.to_owned()) {
+                newest.diffs.get_or_insert_default().push(path.to_owned());
             }
         }
         let mut earlier = statements.earlier;
@@ -345,7 +342,11 @@ impl Connection {
                 self.grant(subjects);
                 Approval::Approve
             }
-            PolicyOutcome::Deny => Approval::reject(self.deny_in(decision, &request.description, scope)),
+            PolicyOutcome::Deny => {
+                let subjects = self.subjects_of(request);
+                self.withdraw(&subjects);
+                Approval::reject(self.deny_in(decision, &request.description, scope))
+            }
             _ => {
                 self.report_decision(decision, scope);
                 return Err(Some(asked));
@@ -480,14 +481,6 @@ impl Connection {
 
 /// The kind of the program's own tools, for rules.
 const OWN_TOOL: &str = "mcp";
-
-/// The commands that the agent shows with a request.
-fn shown_commands(request: &ApprovalRequest) -> impl Iterator<Item = &str> {
-    request.display.iter().filter_map(|block| match block {
-        DisplayBlock::Shell(shell) => Some(&*shell.command),
-        _ => None,
-    })
-}
 
 /// The kind that an agent states. Only the SDK knows which tools are the program's.
 pub(super) fn stated_kind(call: &ToolCallInfo) -> Option<ToolKind> {

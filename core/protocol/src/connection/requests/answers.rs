@@ -76,6 +76,7 @@ impl Connection {
             Answer::Approval(Approval::Approve | Approval::ApproveForSession) => {
                 self.grant(std::mem::take(&mut pending.about.subjects));
             }
+            Answer::Approval(Approval::Reject { .. }) => self.withdraw(&pending.about.subjects),
             Answer::ReadFile(Some(text)) => {
                 pending.about.path.iter().for_each(|path| self.note_read(path, text));
             }

@@ -205,6 +205,23 @@ fn request_that_shows_another_command_is_a_change() {
 }
 
 #[test]
+fn description_of_another_command_is_a_change() {
+    let described = |command: &str| format!("Run command `{command}`");
+    for (before, text, sent) in [
+        ("ls", described("rm x"), REJECTED_RM),
+        ("rm x", described("ls"), REJECTED_RM),
+        ("ls", described("ls"), APPROVED),
+    ] {
+        let mut peer = in_turn(AnswerSource::Default);
+        call(&mut peer, before);
+        let request = json!({"id": "a", "tool_call_id": "tc", "sender": "Shell", "action": "run", "description": text});
+        peer.request("r", "ApprovalRequest", &request);
+        let answer = peer.said();
+        assert!(answer.len() == 1 && answer[0].starts_with(sent), "{before} {text}: {answer:?}");
+    }
+}
+
+#[test]
 fn request_of_another_tool_is_a_change() {
     let mut peer = in_turn(AnswerSource::Handler);
     call(&mut peer, "ls");

@@ -83,6 +83,17 @@ fn what_runs_or_writes_needs_an_approval() {
     }
 }
 
+#[test]
+fn rejection_ends_earlier_approval_of_same_command() {
+    let make = json!({"kind": "execute", "rawInput": {"command": "make x"}});
+    let mut session = Decided::new();
+    for answer in [Approval::Approve, Approval::reject("no")] {
+        let key = session.asked(make.clone());
+        session.connection.answer(key, &Answer::Approval(answer), session.now);
+    }
+    assert_eq!(session.serve("terminal/create", json!({"command": "make x"})), "approval");
+}
+
 /// A rule that approves a call of another kind approves no command.
 #[test]
 fn approved_reading_covers_no_command() {
