@@ -213,7 +213,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
                         "work_dir",
                         "place",
                         "place_named",
-                        "telemetry",
                         "on_stderr",
                         "with_user_settings",
                     )
