@@ -134,7 +134,7 @@ async def test_wrong_paths_are_refused(tmp_path: Path) -> None:
 
 
 PROGRAM = """
-import asyncio, os, signal, sys
+import asyncio, os, pathlib, signal, sys, time
 import kimi_agent
 from kimi_agent.testing import scripted_agent
 
@@ -143,6 +143,10 @@ async def main():
     session = await kimi_agent.create_session(executable=executable, record=sys.argv[1])
     await session.prompt("one")
     async for _ in session.prompt("two"):
+        # The end of a turn wakes the thread that writes.
+        deadline = time.monotonic() + 60
+        while '"type":"turn"' not in pathlib.Path(sys.argv[1]).read_text() and time.monotonic() < deadline:
+            pass
         os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())

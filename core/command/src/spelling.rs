@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn names_are_options() {
         let command = Arguments::command();
-        let run = command.find_subcommand("run").unwrap();
-        let arguments: Vec<_> = run.get_arguments().filter_map(|one| one.get_long()).collect();
+        let of = |name: &str| command.find_subcommand(name).unwrap().get_arguments().filter_map(|one| one.get_long());
+        let arguments: Vec<_> = of("run").chain(of("proxy")).collect();
         for (option, argument) in NAMES {
             assert!(OPTIONS.iter().any(|one| one.name == *option), "{option}");
             assert!(arguments.contains(&argument.trim_start_matches("--")), "{argument}");

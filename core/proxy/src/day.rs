@@ -43,9 +43,11 @@ impl DayShare {
     /// # Errors
     /// The file cannot be read or written.
     pub(crate) fn count(&mut self, used: Amounts, now: Instant) -> Result<Amounts, String> {
+        // Also after a failure: waiting for the lock blocks the thread.
+        self.last = Some(now);
         let total = add(&self.path, used.minus(self.counted), SystemTime::now())
             .map_err(|error| format!("the usage of the day cannot be counted in {}: {error}", self.path.display()))?;
-        (self.counted, self.last) = (used, Some(now));
+        self.counted = used;
         Ok(total.minus(used))
     }
 }

@@ -97,7 +97,7 @@ where
     AW: AsyncWrite + Unpin,
 {
     let mut exit = std::pin::pin!(exit);
-    let (mut exited, mut drained_at, mut leaves_at) = (None, None, None);
+    let (mut exited, mut drained_at, mut leaves_at, mut gone_at) = (None, None, None, None);
     let (mut of_client, mut of_agent) = (BytesMut::new(), BytesMut::new());
     loop {
         take_lines(client, agent, guard)?;
@@ -112,7 +112,11 @@ where
             }
             leaves_at = Some(now + PATIENCE);
         }
-        if leaves_at.is_some_and(|at| at <= now) {
+        if client.has_ended {
+            // An agent that does not read its input does not see the end of it either.
+            gone_at = gone_at.or(Some(now + STALL_TIMEOUT));
+        }
+        if [leaves_at, gone_at].into_iter().flatten().any(|at| at <= now) {
             return Ok(Ended::Client);
         }
         if agent.writer.is_none() {
@@ -125,7 +129,7 @@ where
         if stalled.is_some_and(|at| at <= now) {
             return Err(Error::Protocol("one side has read nothing for a minute".to_owned().into()));
         }
-        let deadline = [stalled, guard.poll_timeout(), drained_at, leaves_at].into_iter().flatten().min();
+        let deadline = [stalled, guard.poll_timeout(), drained_at, leaves_at, gone_at].into_iter().flatten().min();
         let reads_client =
             !client.has_ended && guard.to_agent.bytes.len() < MAX_WAITING && guard.to_client.own <= MAX_OWN;
         let reads_agent =

@@ -328,7 +328,11 @@ fn invalid_json_error_uses_caller_naming() {
         (json!({"handshakeTimeout": "5s"}), "handshakeTimeout", "expected a number of milliseconds, got text"),
         (json!({"eventBufferBytes": 10}), "eventBufferBytes", "at least 1024"),
         (json!({"maxLineBytes": -1}), "maxLineBytes", "got -1"),
-        (json!({"place": {}}), "place", "`type`: expected \"container\", \"prefix\", \"sandbox\" or \"ssh\", got none"),
+        (
+            json!({"place": {}}),
+            "place",
+            "`type`: expected \"container\", \"prefix\", \"remote\", \"sandbox\" or \"ssh\", got none",
+        ),
         (json!({"place": {"type": "sandbox", "write": "."}}), "place", "`write`: expected a list of text, got text"),
         (json!({"place": {"type": "sandbox", "network": 1}}), "place", "`network`: expected a boolean, got a number"),
         (json!({"place": {"type": "container"}}), "place", "expected either `image`, for a fresh container, or `name`"),

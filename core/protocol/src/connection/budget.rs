@@ -125,9 +125,9 @@ impl Connection {
             .and_then(|session| session.budget.time().map(|time| time.saturating_sub(session.spent.time)));
         let of_day = self.session_budget.as_ref().and_then(|session| {
             let (budget, elsewhere) = session.day.as_ref()?;
-            let used = elsewhere.get(BudgetCounter::Seconds).max(0.0);
-            let time = budget.time()?.saturating_sub(session.spent.time);
-            Some(time.saturating_sub(Duration::try_from_secs_f64(used).unwrap_or(Duration::MAX)))
+            // After midnight, `elsewhere` is less than nothing by what the session has used before.
+            let used = (session.spent.time.as_secs_f64() + elsewhere.get(BudgetCounter::Seconds)).max(0.0);
+            Some(budget.time()?.saturating_sub(Duration::try_from_secs_f64(used).unwrap_or(Duration::MAX)))
         });
         of_turn.into_iter().chain(of_session).chain(of_day).min().map(|time| now + time)
     }

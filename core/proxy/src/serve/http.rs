@@ -347,6 +347,9 @@ async fn outgoing(from_guard: &mut DuplexStream, lines: &mut LineBuffer, mailbox
                 return "it has taken no message for a minute";
             }
         }
+        if lines.next_line().is_err() {
+            return "a message of its agent is too large for the memory";
+        }
         lines.release();
         if count == 0 {
             return "its agent has ended";

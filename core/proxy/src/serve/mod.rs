@@ -297,9 +297,15 @@ struct Guarded {
 }
 
 impl Guarded {
-    /// Waits until the agent has exited. Returns the error, as a text.
-    async fn reason(ended: JoinHandle<Result<()>>) -> Option<String> {
-        match ended.await {
+    /// Waits until the agent has exited, or kills it after a minute. Returns the error, as a text.
+    async fn reason(mut ended: JoinHandle<Result<()>>) -> Option<String> {
+        let Ok(outcome) = tokio::time::timeout(STALL, &mut ended).await else {
+            // Without the guard, its agent is killed.
+            ended.abort();
+            ended.await.ok();
+            return Some("the agent did not end, and was killed".to_owned());
+        };
+        match outcome {
             Ok(outcome) => outcome.err().map(|error| error.to_string()),
             Err(error) => Some(format!("the guard has failed: {error}")),
         }

@@ -228,6 +228,9 @@ async fn outgoing(
             Ok(Err(error)) => return lost(error),
             Ok(Ok(())) => {}
         }
+        if lines.next_line().is_err() {
+            return End::Refused(CloseCode::Size, "a message of the agent is too large for the memory".to_owned());
+        }
         lines.release();
         if count == 0 {
             return End::Guard;

@@ -108,9 +108,7 @@ impl Address {
 
     /// Returns whether others on the network can read headers of the program.
     pub(super) fn sends_secrets_in_plain_text(&self) -> bool {
-        let host = self.uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-        let is_loopback = host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
-        !self.is_secure && !is_loopback && !self.headers.is_empty()
+        !self.is_secure && !is_loopback(&self.uri) && !self.headers.is_empty()
     }
 
     /// Returns a text of the server without the secrets.
@@ -137,4 +135,9 @@ fn header_map(headers: &[(String, String)]) -> Result<HeaderMap, String> {
         map.append(known, value);
     }
     Ok(map)
+}
+/// Returns whether the host of an address is this machine.
+pub(super) fn is_loopback(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
 }

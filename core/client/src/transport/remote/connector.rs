@@ -16,6 +16,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
+use super::address::is_loopback;
 use super::failure::Cause;
 
 /// After this time without traffic, the system asks the peer whether it is there.
@@ -120,7 +121,9 @@ impl Service<Uri> for Dialer {
 
     fn call(&mut self, destination: Uri) -> Self::Future {
         let mut tcp = self.tcp.clone();
-        let Some(proxy) = self.proxies.intercept(&destination) else {
+        // A proxy would reach its own machine.
+        let proxy = self.proxies.intercept(&destination).filter(|_| !is_loopback(&destination));
+        let Some(proxy) = proxy else {
             return Box::pin(async move { tcp.call(destination).await.map_err(|error| Cause::of(&error)) });
         };
         let uri = proxy.uri().clone();

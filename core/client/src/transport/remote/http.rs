@@ -27,6 +27,8 @@ use crate::transport::outbox::Outbox;
 const INTERNAL_ERROR: i64 = -32603;
 /// The limit of messages that wait to be sent.
 const MAX_WAITING: usize = 16;
+/// How long a message waits for the stream of its session. A server may send the head of a stream with its first event only.
+const OPENED: Duration = Duration::from_secs(5);
 /// How long the server may take to accept a message.
 const ACCEPT: Duration = Duration::from_secs(120);
 
@@ -181,7 +183,7 @@ impl Exchange {
         let posting = async move {
             if let Some(attempted) = &mut attempted {
                 // The server may drop what has no stream.
-                drop(attempted.wait_for(|is_over| *is_over).await);
+                drop(tokio::time::timeout(OPENED, attempted.wait_for(|is_over| *is_over)).await);
             }
             let sent = tokio::time::timeout(ACCEPT, accepted(&client, ids, line, max)).await;
             let result =
@@ -259,8 +261,10 @@ impl Exchange {
                 let message = Message::read(&text);
                 match (message.id, message.is_answer) {
                     (Some(id), true) => {
-                        self.requests.remove(&id);
-                        if let Some(created) = message.session {
+                        // A server cannot make this program open streams for which it has not asked.
+                        if self.requests.remove(&id).is_some()
+                            && let Some(created) = message.session
+                        {
                             self.open(&created);
                         }
                     }

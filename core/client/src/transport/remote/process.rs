@@ -32,7 +32,8 @@ impl RemoteProcess {
 
 impl Drop for RemoteProcess {
     fn drop(&mut self) {
-        self.task.abort();
+        // The task ends the connection, so that the server ends the agent at once.
+        self.stop.send_replace(true);
     }
 }
 

@@ -20,9 +20,13 @@ pub(crate) fn is_late(call: &ToolCall) -> bool {
     call.extra.get(LATE).is_some_and(|late| late == true)
 }
 
-/// Results of calls that the agent has not named yet, by agent and id.
+/// Results of calls that the agent has not named yet in this turn.
 #[derive(Debug, Default)]
-pub(super) struct EarlyResults(HashMap<(String, String), ToolReturnValue>);
+pub(super) struct EarlyResults(Option<Box<Results>>);
+
+/// Results by agent and id. They are rare, and each session would have the size of the table.
+#[derive(Debug, Default)]
+struct Results(HashMap<(String, String), ToolReturnValue>);
 
 impl EarlyResults {
     /// Keeps a result of a call that is not known in this turn.
@@ -34,32 +38,31 @@ impl EarlyResults {
         };
         let is_small = size.max(result.return_value.message.len()) <= MAX_OUTPUT && id.len().max(agent.len()) <= MAX_ID;
         let is_known = || record.tool_calls.iter().any(|call| call.id == short(id));
-        if is_small && self.0.len() < MAX_EARLY && !is_known() {
+        let count = self.0.as_ref().map_or(0, |known| known.0.len());
+        if is_small && count < MAX_EARLY && !is_known() {
             let ToolReturnValue { is_error, output, message, .. } = &result.return_value;
             let kept = ToolReturnValue {
                 is_error: *is_error,
                 message: message.clone(),
                 ..ToolReturnValue::ok(output.clone())
             };
-            self.0.insert((agent.to_owned(), id.clone()), kept);
+            self.0.get_or_insert_default().0.insert((agent.to_owned(), id.clone()), kept);
         }
     }
 
     /// Forgets the result, because the call has another one.
     pub(super) fn forget(&mut self, agent: &str, id: &str) {
-        if !self.0.is_empty() {
-            self.0.remove(&(agent.to_owned(), id.to_owned()));
-        }
+        self.take(agent, id);
+    }
+
+    fn take(&mut self, agent: &str, id: &str) -> Option<ToolReturnValue> {
+        self.0.as_mut()?.0.remove(&(agent.to_owned(), id.to_owned()))
     }
 
     /// Ends a call that has no other result when its turn ends. Returns whether there was a result.
     pub(super) fn end(&mut self, agent: &str, id: &str, open: &mut OpenCall, record: &mut Record) -> bool {
-        if self.0.is_empty() {
-            return false;
-        }
-        let (Some(value), Some(place)) = (self.0.remove(&(agent.to_owned(), id.to_owned())), open.record) else {
-            return false;
-        };
+        let Some(place) = open.record else { return false };
+        let Some(value) = self.take(agent, id) else { return false };
         record.ended(place, &open.known(id), &value, Some((value.is_error, Duration::ZERO)));
         true
     }
