@@ -44,7 +44,8 @@ def exists(name: str, root: Path) -> bool:
             return any(row["case"] == case for row in cases) if case else path.exists()
     file, _, wanted = name.partition("::")
     if file.endswith((".mjs", ".ts")):
-        folders = ("inspector/test",) if file.endswith(".ts") else ("bindings-node/test", "tests/programs/node")
+        of_node = ("bindings-node/test", "tests/programs/node", "tests/foreign/node")
+        folders = ("inspector/test",) if file.endswith(".ts") else of_node
         paths = [root / folder / file for folder in folders]
         return any(f'test("{wanted}", ' in path.read_text("utf-8") for path in paths if path.is_file())
     if file.endswith(".py"):
