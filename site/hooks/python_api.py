@@ -19,7 +19,7 @@ SUBJECTS = {
     "sessions": (
         "Sessions, turns and agents",
         "Open a session or an agent, prompt it, and read the turn.",
-        ("_session", "_agent", "_output", "_stream", "_results"),
+        ("_session", "_turn", "_agent", "_output", "_stream", "_results"),
     ),
     "options": (
         "Options and handlers",
