@@ -289,7 +289,8 @@ class Player:
 
     async def _do_close(self, op: Line) -> None:
         session = self._opened(op)
-        if op.get("how") == "block":
+        # Python enters no block of a session that the program has closed.
+        if op.get("how") == "block" and session.state != "closed":
             await self._api.leave_block(session)
         else:
             await self._api.call(session.close, **({"timeout": op["timeout"]} if "timeout" in op else {}))
