@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import os
 import re
@@ -69,7 +70,6 @@ class Workshop:
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
         self._node = scratch / "node"
-        self._rustc: list[str] = []
         self._rust_program: Path | None = None
         self._rust_index: dict[str, int] = {}
         self._typescript_failure = ""
@@ -133,13 +133,12 @@ class Workshop:
         with (place / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             _write_program(place, sources)
+            own = ["--crate-name=doc_blocks", f"-Cincremental={place / 'built'}"]
             try:
-                self._rustc = _rustc()
+                command = [*self._rustc, *own, "-o", str(self.scratch / "doc-blocks"), "src/main.rs"]
             except Failure as failure:
                 self._rust_failure = str(failure)
                 return
-            own = ["--crate-name=doc_blocks", f"-Cincremental={place / 'built'}"]
-            command = [*self._rustc, *own, "-o", str(self.scratch / "doc-blocks"), "src/main.rs"]
             done = _run(command, place, {}, patience=1800)
         if done.returncode != 0:
             self._rust_failure = done.stderr
@@ -173,6 +172,11 @@ class Workshop:
             # With the versions that are compiled for the other tests.
             shutil.copy(ROOT / "Cargo.lock", place)
         return place
+
+    @functools.cached_property
+    def _rustc(self) -> list[str]:
+        """What compiles a program in Rust. Asked for when the first one is compiled, of a block or of a project."""
+        return _compiler()
 
     def _cargo(self, path: str) -> dict[str, str]:
         """What a command of a project finds as `cargo`."""
@@ -255,7 +259,7 @@ class Workshop:
         return done.stdout
 
 
-def _rustc() -> list[str]:
+def _compiler() -> list[str]:
     """What compiles a program in Rust with the crates that the other tests have compiled already."""
     build = ["cargo", "programs", "--quiet", "--message-format", "json-render-diagnostics"]
     done = _run(build, ROOT, {}, patience=1800)
