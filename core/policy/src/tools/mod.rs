@@ -431,22 +431,6 @@ impl<'a> Taker<'a> {
         self.parts[start..].iter_mut().for_each(|part| part.shadow = true);
     }
 
-    /// Takes the command of a call that its name and its agent call something else, such as a read: it runs, too.
-    fn take_commands_of_others(&mut self, by_name: Option<Kind>, by_agent: Option<Kind>) {
-        let kinds = [by_name, by_agent].into_iter().flatten();
-        let mut others = kinds.filter(|kind| !matches!(kind, Kind::Think | Kind::Mcp)).peekable();
-        let is_other = others.peek().is_some() && others.all(|kind| kind != Kind::Execute);
-        let Some(name) = self.command_name().filter(|_| is_other && self.has_target_of(Kind::Execute)) else { return };
-        if self.is_editor() {
-            return;
-        }
-        // As a command, the argument has a known meaning.
-        let doubt = self.known.doubt.clone().filter(|doubt| *doubt == name);
-        let before = doubt.as_ref().and_then(|_| self.known.doubt.take());
-        self.take_command(Some(Kind::Execute));
-        self.known.doubt = self.known.doubt.take().or(before);
-    }
-
     /// The name of the argument with a command.
     fn command_name(&self) -> Option<&str> {
         let is_command = |(name, value): &(&String, &Value)| {
