@@ -15,6 +15,9 @@ HERE = Path(__file__).resolve().parent
 AGENTS = HERE / "agents"
 GOOD = [[{"text": "fine"}]]
 """The actions of the next session's agent."""
+DEADLINES = ("handshake_timeout", "idle_timeout", "turn_timeout", "cancel_timeout", "close_timeout")
+PATIENT = 60.0
+"""Seconds. The next session must work, however busy the machine is."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ class Fault:
         }
         if "output" in self.options:
             next_one["output"] = None
+        next_one |= {name: PATIENT for name in DEADLINES if name in self.options}
         steps = [_placed(step.op, directory) for step in self.steps]
         agents = [op for op in steps if op["op"] == "open_agent"]
         for op in agents:
