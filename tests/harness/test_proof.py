@@ -103,6 +103,29 @@ def test_left_process_and_file_fail_the_proof(tmp_path: Path) -> None:
     assert subprocess.run([*command[:2], "is-clean"], check=False, env=variables).returncode == 0
 
 
+def test_targets_begin_after_what_they_need(fake_make: Path) -> None:
+    run = proof.Proof(str(fake_make.parent), str(fake_make))
+    run.run(["a", "test-rust", "lint-prose", *reversed(proof.FIRST)], at_once=1)
+    # With one at a time, each is the first whose needs are met.
+    assert [step.target for step in run.steps] == [
+        "setup",
+        "fetch",
+        "lint-prose",
+        "programs",
+        "test-rust",
+        "build",
+        "a",
+    ]
+
+
+def test_nothing_begins_after_broken_programs(fake_make: Path) -> None:
+    fake_make.write_text('#!/bin/sh\n[ "$2" != programs ]\n')
+    run = proof.Proof(str(fake_make.parent), str(fake_make))
+    run.run([*proof.FIRST, "a"], at_once=1)
+    assert [step.target for step in run.steps] == ["setup", "programs"]
+    assert [step.target for step in run.failed] == ["programs"]
+
+
 def test_build_asks_cargo_itself(fake_make: Path) -> None:
     run = proof.Proof(str(fake_make.parent), str(fake_make))
     run.run(["build"], at_once=1)

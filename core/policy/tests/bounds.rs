@@ -14,7 +14,7 @@ fn policy() -> Policy {
     Policy::from_value(&rules).unwrap()
 }
 
-/// The worst text of each parser, of about 64 KB: `tests/limits/inputs` counts what longer ones take.
+/// The worst text of each parser, of about 16 KB: `tests/limits/inputs` counts what longer ones take.
 fn large_texts() -> Vec<String> {
     [
         "(", "((", "$(", "a a ", "'", "\"", "\"$(", "xargs ", "env ", "a=b ", "a;", "a|", "{ ", "if ", "`", "\\\n",
@@ -22,7 +22,7 @@ fn large_texts() -> Vec<String> {
         "\u{200b}", "é", "-a ", "$x", "x__", "mcp__a", "--- a\n", "# ",
     ]
     .iter()
-    .map(|piece| piece.repeat((1 << 16) / piece.len()))
+    .map(|piece| piece.repeat((1 << 14) / piece.len()))
     .collect()
 }
 
@@ -30,9 +30,7 @@ fn large_texts() -> Vec<String> {
 fn large_commands_are_decided() {
     let policy = policy();
     for text in large_texts() {
-        // The longest text of a command that is read, too.
-        let start: String = text.chars().take(60_000).collect();
-        for text in [&start, &format!("xargs {start}"), &format!("sh -c '{start}'"), &text] {
+        for text in [&format!("xargs {text}"), &format!("sh -c '{text}'"), &text] {
             let call = json!({"name": "Shell", "arguments": {"command": text}});
             assert!(!policy.check_json(&call, "/").unwrap().reason.is_empty());
         }
