@@ -167,7 +167,7 @@ inspector-pictures: inspector-setup ## Writes docs/assets/inspector-*.png, the p
 TESTS := test-inspector test-rust test-real-quick test-scenarios test-python test-acp test-attacks test-docs test-limits test-node test-faults test-packages test-site test-explore test-programs test-recordings test-exit test-telemetry test-foreign test-soak test-generated
 
 .PHONY: test
-test: ## Runs the complete proof: every behaviour once. About 30 minutes on two cores.
+test: ## Runs the complete proof: every behaviour once. About 25 minutes on two cores.
 	@"$(PYTHON)" tools/proof.py $(TESTS)
 
 .PHONY: proof
