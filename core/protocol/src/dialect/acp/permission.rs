@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::tools::AskedQuestion;
-use super::unreadable::Of;
+use super::unreadable::{Of, unread_parts};
 use super::{Acp, Asks, OpenRequest, content, meta, request_id, unknown};
 use crate::answers::Approval;
 use crate::dialect::{Answer, Incoming, OfferedOptions};
@@ -390,12 +390,13 @@ impl Acp {
         self.restate(&call_id, asked.tool_call.meta.as_ref(), fields, &mut all);
         let described = params.member("toolCall").ok().flatten().unwrap_or_default();
         self.note_unreadable(&call_id, described, Of::Request);
+        let unread = unread_parts(described);
         let order = self.next_order();
-        let is_own = self.is_own_call(&call_id, fields, &asked.options.0);
+        let is_own = unread.is_empty() && self.is_own_call(&call_id, fields, &asked.options.0);
         let (mut request, question): (Event, _) = if is_approval(&asked.options.0) {
-            (self.approval(rpc_id, &call_id, &asked).into(), String::new())
+            (self.approval(rpc_id, &call_id, &asked, &unread).into(), String::new())
         } else {
-            let question = self.question(&call_id, &asked);
+            let question = self.question(&call_id, &asked, &unread);
             let text = question.question.clone();
             let (id, tool_call_id) = (request_id(rpc_id), call_id);
             (QuestionRequest { id, tool_call_id, questions: vec![question], extra: Default::default() }.into(), text)
@@ -441,12 +442,13 @@ impl Acp {
     }
 
     /// Makes a question from options that are not those of an approval. Each option is offered by its name.
-    fn question(&self, call_id: &str, asked: &Asked) -> Question {
+    fn question(&self, call_id: &str, asked: &Asked, unread: &[String]) -> Question {
         let content = asked.tool_call.fields.content.as_deref().unwrap_or_default();
         let title = asked.tool_call.fields.title.as_deref().unwrap_or_default();
         // The texts before the question are its subject, for example a plan.
         let mut texts = content::texts(content);
         let question = texts.pop().filter(|text| !text.is_empty()).unwrap_or(title).to_owned();
+        texts.extend(unread.iter().map(String::as_str));
         let body = Some(texts.join("\n\n")).filter(|body| !body.is_empty());
         // The arguments of the tool have more details than the request.
         let known = self.tools.questions(call_id).into_iter().find(|asked| asked.question == question);
@@ -474,19 +476,19 @@ impl Acp {
         }
     }
 
-    fn approval(&self, rpc_id: &str, call_id: &str, asked: &Asked) -> ApprovalRequest {
+    fn approval(&self, rpc_id: &str, call_id: &str, asked: &Asked, unread: &[String]) -> ApprovalRequest {
         let fields = &asked.tool_call.fields;
         let content = fields.content.as_deref().unwrap_or_default();
         // Mistral Vibe and others send the id of the call alone. Then its own title describes it, or the name of its tool.
         let title = fields.title.as_deref().filter(|title| !title.is_empty());
         let title = title.or_else(|| self.tools.title(call_id)).or_else(|| self.tools.name(call_id));
         let title = title.unwrap_or_default().to_owned();
-        let texts = content::texts(content).join("\n\n");
+        let texts: Vec<&str> = content::texts(content).into_iter().chain(unread.iter().map(String::as_str)).collect();
         let mut request = ApprovalRequest {
             id: request_id(rpc_id),
             tool_call_id: call_id.to_owned(),
             sender: self.tools.name(call_id).map_or(&*title, |name| self.own_tool(name).unwrap_or(name)).to_owned(),
-            description: self.tools.described(call_id, &title, texts),
+            description: self.tools.described(call_id, &title, texts.join("\n\n")),
             action: title,
             source_kind: None,
             source_id: None,

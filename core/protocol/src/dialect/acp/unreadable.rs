@@ -1,6 +1,8 @@
 //! Descriptions of tool calls that cannot be read in full. The types of the protocol's crate leave out such parts without
 //! a word, and a decision would not know about them.
 
+use std::borrow::Cow;
+
 use agent_client_protocol_schema::v1::{ToolCallContent, ToolCallLocation};
 use serde_json::value::RawValue;
 
@@ -55,6 +57,36 @@ fn is_change(item: &str) -> bool {
     item.starts_with('{') && (is_change || read.is_err())
 }
 
+/// Returns what a request says about its call in a form that cannot be read, as text: a program that decides must see it.
+pub(super) fn unread_parts(call: &str) -> Vec<String> {
+    let mut parts = Vec::new();
+    let read = for_each_member(call, |name, value| {
+        match name.decode().as_deref() {
+            Some("content") if value != "null" => match serde_json::from_str::<Vec<&RawValue>>(value) {
+                Ok(items) => {
+                    parts.extend(items.iter().map(|item| item.get()).filter(|item| !is_readable(item)).map(shown));
+                }
+                Err(_) => parts.push(shown(value)),
+            },
+            Some("locations") if value != "null" && serde_json::from_str::<Vec<ToolCallLocation>>(value).is_err() => {
+                parts.push(format!("locations: {value}"));
+            }
+            Some("rawInput") if value != "null" && !value.starts_with('{') => parts.push(format!("rawInput: {value}")),
+            _ => {}
+        }
+        Ok(())
+    });
+    if read.is_err() {
+        parts.push(call.to_owned());
+    }
+    parts
+}
+
+/// A text without its quotes, and any other value as it is written.
+fn shown(value: &str) -> String {
+    text_of(value).map_or_else(|| value.to_owned(), Cow::into_owned)
+}
+
 impl Acp {
     /// Notes that a call names places that cannot be read: no rule with a pattern allows it.
     pub(super) fn note_unreadable(&mut self, id: &str, call: &str, of: Of) {
@@ -70,7 +102,24 @@ impl Acp {
 
 #[cfg(test)]
 mod tests {
-    use super::{Of, hides_places};
+    use super::{Of, hides_places, unread_parts};
+
+    #[test]
+    fn unread_parts_are_shown() {
+        for (call, parts) in [
+            (r#"{"content": [{"type": "diff", "path": "/a", "newText": "b"}], "rawInput": {"a": 1}}"#, &[][..]),
+            (r#"{"content": null, "locations": null, "rawInput": null}"#, &[]),
+            (r#"{"locations": [{"path": "/a"}]}"#, &[]),
+            (r#"{"content": [{"type": "diff", "path": "/a"}]}"#, &[r#"{"type": "diff", "path": "/a"}"#]),
+            (r#"{"content": ["delete /a", 7]}"#, &["delete /a", "7"]),
+            (r#"{"content": "delete \u002fa"}"#, &["delete /a"]),
+            (r#"{"locations": ["/a"]}"#, &[r#"locations: ["/a"]"#]),
+            (r#"{"rawInput": "rm -rf /"}"#, &[r#"rawInput: "rm -rf /""#]),
+            (r#"{"raw\u0049nput": ["rm", "-rf"]}"#, &[r#"rawInput: ["rm", "-rf"]"#]),
+        ] {
+            assert_eq!(unread_parts(call), parts, "{call}");
+        }
+    }
 
     #[test]
     fn readable_descriptions_hide_nothing() {

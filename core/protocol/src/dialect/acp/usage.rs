@@ -36,11 +36,14 @@ impl Counts {
             }
             read
         };
+        let input_tokens = optional(&["inputTokens", "input_tokens"]);
+        let output_tokens = optional(&["outputTokens", "output_tokens"]);
+        // Without one of these, the others say nothing.
+        input_tokens.or(output_tokens)?;
         Some(Self {
             total_tokens: optional(&["totalTokens", "total_tokens"]),
-            // Without one of these, the others say nothing.
-            input_tokens: optional(&["inputTokens", "input_tokens"])?,
-            output_tokens: given(&["outputTokens", "output_tokens"]).map_or(Some(0), whole_number)?,
+            input_tokens: input_tokens.unwrap_or(0),
+            output_tokens: output_tokens.unwrap_or(0),
             thought_tokens: optional(&["thoughtTokens"]),
             cached_read_tokens: optional(&["cachedReadTokens"]),
             cached_write_tokens: optional(&["cachedWriteTokens"]),
@@ -191,5 +194,7 @@ mod tests {
         let partial = json!({"inputTokens": 10.0, "outputTokens": 5, "cachedReadTokens": "x", "thoughtTokens": null,
             "totalTokens": 15.5});
         assert_eq!(usage(partial), [10, 0, 0, 5]);
+        assert_eq!(usage(json!({"inputTokens": "10", "outputTokens": 5})), [0, 0, 0, 5]);
+        assert_eq!(usage(json!({"inputTokens": 10, "outputTokens": -5})), [10, 0, 0, 0]);
     }
 }

@@ -32,6 +32,23 @@ fn calls_without_title_or_with_number_as_id() {
 }
 
 #[test]
+fn unreadable_parts_of_request_are_described() {
+    let mut player = prompted();
+    let option = json!({"optionId": "yes", "name": "Allow", "kind": "allow_once"});
+    let call = json!({"toolCallId": "t", "title": "Edit", "kind": "edit", "rawInput": "rm -rf /", "locations": ["/etc"],
+        "content": ["delete it", {"type": "diff", "path": "/b"}]});
+    let params = json!({"sessionId": "s", "toolCall": call, "options": [option]});
+    player.hear(
+        &json!({"jsonrpc": "2.0", "id": 5, "method": "session/request_permission", "params": params}).to_string(),
+    );
+    let (_, request) = player.asked.remove(0);
+    let Event::ApprovalRequest(request) = request else { panic!("{request:?}") };
+    for part in ["rawInput: \"rm -rf /\"", "locations: [\"/etc\"]", "delete it", "\"path\":\"/b\""] {
+        assert!(request.description.contains(part), "{part}: {}", request.description);
+    }
+}
+
+#[test]
 fn output_after_the_end_of_a_call_arrives_once() {
     let text = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
     let diff = json!([{"type": "diff", "path": "/a", "oldText": "", "newText": "b"}]);
@@ -42,10 +59,16 @@ fn output_after_the_end_of_a_call_arrives_once() {
         (json!({"content": text("a")}), json!({"status": "completed", "content": text("a b")}), true),
         (json!({"content": text("a")}), json!({"status": "in_progress", "content": text("b")}), true),
         (json!({"content": text("a")}), json!({"status": "failed"}), true),
+        (json!({"rawOutput": "a"}), json!({"rawOutput": "b"}), true),
+        (json!({"rawOutput": "a"}), json!({"status": "completed", "rawOutput": {"error": "b"}}), true),
+        (json!({"content": text("a"), "rawOutput": {"code": 0}}), json!({"rawOutput": "b"}), true),
+        (json!({"content": text("a")}), json!({"rawOutput": {"output": "b"}}), true),
         // These say nothing new.
         (json!({"content": text("a")}), json!({"status": "completed", "content": text("a")}), false),
         (json!({"content": text("a")}), json!({"status": "completed", "rawOutput": {"output": "a"}}), false),
         (json!({"content": diff}), json!({"content": diff}), false),
+        (json!({"rawOutput": {"code": 0}}), json!({"rawOutput": {"code": 0}}), false),
+        (json!({"content": text("a"), "rawOutput": {"code": 0}}), json!({"rawOutput": {"code": 0}}), false),
         (json!({"rawOutput": "b"}), json!({"title": "Done", "content": []}), false),
     ] {
         let updated = |fields: &Value| {

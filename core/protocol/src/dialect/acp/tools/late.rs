@@ -3,7 +3,10 @@
 use std::hash::{DefaultHasher, Hasher as _};
 
 use agent_client_protocol_schema::v1::{ToolCallStatus, ToolCallUpdateFields};
+use serde::Serialize;
+use serde_json::Value;
 
+use super::output::text;
 use super::{Tools, is_end};
 use crate::dialect::acp::content;
 use crate::messages::Content;
@@ -14,6 +17,8 @@ pub(super) struct ReportedEnd {
     is_failure: bool,
     /// The hash of the output. `None` if there was none.
     output: Option<u64>,
+    /// The hash of the raw output.
+    raw: Option<u64>,
 }
 
 /// A hash of what is written, because an output can be large.
@@ -31,12 +36,24 @@ impl std::io::Write for Hashed {
     }
 }
 
+fn hash_of(value: &impl Serialize) -> Option<u64> {
+    let mut hashed = Hashed::default();
+    serde_json::to_writer(&mut hashed, value).ok().map(|()| hashed.0.finish())
+}
+
+fn hash_of_output(output: &Content) -> Option<u64> {
+    let is_empty = matches!(output, Content::Text(text) if text.is_empty());
+    hash_of(output).filter(|_| !is_empty)
+}
+
+/// The hash of a raw output. `None` without one.
+pub(super) fn hash_of_raw(raw: Option<&Value>) -> Option<u64> {
+    raw.filter(|raw| !raw.is_null()).and_then(hash_of)
+}
+
 impl ReportedEnd {
-    pub(super) fn new(is_failure: bool, output: &Content) -> Self {
-        let is_empty = matches!(output, Content::Text(text) if text.is_empty());
-        let mut hashed = Hashed::default();
-        let is_read = !is_empty && serde_json::to_writer(&mut hashed, output).is_ok();
-        Self { is_failure, output: is_read.then(|| hashed.0.finish()) }
+    pub(super) fn new(is_failure: bool, output: &Content, raw: Option<u64>) -> Self {
+        Self { is_failure, output: hash_of_output(output), raw }
     }
 }
 
@@ -49,12 +66,15 @@ impl Tools {
         call.display = Vec::new();
         call.display_size = 0;
         let before = &mut call.reported_end;
-        // Raw output stands for missing content.
-        let raw = fields.raw_output.clone().filter(|_| before.output.is_none());
+        let raw = hash_of_raw(fields.raw_output.as_ref());
+        // Raw output stands for missing content. Beside content it is new if it has another text.
+        let shown = fields.raw_output.as_ref().and_then(text).and_then(|text| hash_of_output(&text.into()));
+        let is_other = raw.is_some() && raw != before.raw && shown != before.output;
+        let stands = fields.raw_output.clone().filter(|_| before.output.is_none());
         let is_failure = if is_end(fields) { fields.status == Some(ToolCallStatus::Failed) } else { before.is_failure };
-        let mut now = ReportedEnd::new(is_failure, &content::output(raw, others));
+        let mut now = ReportedEnd::new(is_failure, &content::output(stands, others), raw.or(before.raw));
         now.output = now.output.or(before.output);
-        let is_new = now.output != before.output || now.is_failure != before.is_failure;
+        let is_new = now.output != before.output || now.is_failure != before.is_failure || is_other;
         *before = now;
         is_new || call.displayed.len() > changes
     }

@@ -6,7 +6,7 @@ use agent_client_protocol_schema::v1::ToolCallContent;
 use serde_json::{Value, json};
 
 use super::arguments::hash_of;
-use super::late::ReportedEnd;
+use super::late::{ReportedEnd, hash_of_raw};
 use super::{Call, UNFINISHED};
 use crate::dialect::acp::{content, meta};
 use crate::messages::{DisplayBlock, Event, ToolResult, ToolReturnValue};
@@ -53,11 +53,12 @@ impl Call {
         let meta = call.meta.take();
         let shown = call.raw_output.take();
         let raw_output = if shown.is_some() && !raw_output.as_ref().is_some_and(has_text) { shown } else { raw_output };
+        let raw = hash_of_raw(raw_output.as_ref());
         let (output, rest) = content::output_and_rest(raw_output, content);
         if let Some(rest) = rest {
             extras.insert("rawOutput".to_owned(), rest);
         }
-        call.reported_end = ReportedEnd::new(failed, &output);
+        call.reported_end = ReportedEnd::new(failed, &output, raw);
         let mut result = ToolResult {
             tool_call_id: call.id.clone(),
             return_value: ToolReturnValue {
@@ -91,8 +92,8 @@ impl Call {
     }
 }
 
-/// Returns whether a raw output has a text that is output. A status or the command itself is not.
-pub(super) fn has_text(raw: &Value) -> bool {
+/// Returns the first text of a raw output that is output. A status or the command itself is not.
+pub(super) fn text(raw: &Value) -> Option<&str> {
     const OUTPUT: [&str; 10] = [
         "output",
         "stdout",
@@ -106,9 +107,13 @@ pub(super) fn has_text(raw: &Value) -> bool {
         "formattedOutput",
     ];
     match raw {
-        Value::String(text) => !text.is_empty(),
-        Value::Array(items) => items.iter().any(has_text),
-        Value::Object(members) => OUTPUT.iter().any(|name| members.get(*name).is_some_and(has_text)),
-        _ => false,
+        Value::String(text) => Some(&**text).filter(|text| !text.is_empty()),
+        Value::Array(items) => items.iter().find_map(text),
+        Value::Object(members) => OUTPUT.iter().find_map(|name| text(members.get(*name)?)),
+        _ => None,
     }
+}
+
+pub(super) fn has_text(raw: &Value) -> bool {
+    text(raw).is_some()
 }
