@@ -129,6 +129,11 @@ impl Danger {
     pub(crate) fn is_from_elsewhere(&self) -> bool {
         self.effect.contains("from elsewhere") || (self.option.starts_with('@') && self.option.len() > 1)
     }
+
+    /// Whether the program opens files that only links below a folder lead to.
+    pub(crate) fn follows_links(&self) -> bool {
+        self.effect.contains("links below")
+    }
 }
 
 /// The name by which the table knows a program: `python3.11` is `python`.
@@ -535,6 +540,13 @@ mod tests {
             "rubocop -r ./x.rb",
             "strip x",
             "gzip x",
+            "cp -rL a b",
+            "cp --deref a b",
+            "tar chf x a",
+            "grep -nR x .",
+            "rg -nL x",
+            "find -L .",
+            "find . -follow",
             "hg --config alias.x=!id x",
             "hg log",
             "hyperfine id",
@@ -556,7 +568,8 @@ mod tests {
             "sed --expression=p x.txt",
             "curl -H a:b https://a.example",
             "git diff --stat HEAD~1",
-            "find . -name x",
+            "find . -name -L*",
+            "cp -a a b",
             "rg -n --hidden x",
             "sort -u x",
             "sed -n 1,5p x",

@@ -5,9 +5,9 @@ mod names;
 use serde_json::{Map, Value};
 
 use names::{
-    ARGUMENT_KEYS, CHANGE_KEYS, COMMAND_KEYS, DIRECTORY_KEYS, ENVIRONMENT_KEYS, EXECUTE_KEYS, GLOB_KEYS, NAME_KEYS,
-    NEUTRAL_KEYS, OPTION_KEYS, PATCH_KEYS, PATH_ENDS, PATH_KEYS, SECOND_PATHS, STRUCTURED_KEYS, TEXT_KEYS, URL_KEYS,
-    WAY_KEYS, WAYS_OF_READING, WRITE_KEYS, WRITTEN_PATHS,
+    ARGUMENT_KEYS, CHANGE_KEYS, COMMAND_KEYS, DIRECTORY_KEYS, ENVIRONMENT_KEYS, EXECUTE_KEYS, FOLLOW_KEYS, GLOB_KEYS,
+    NAME_KEYS, NEUTRAL_KEYS, OPTION_KEYS, PATCH_KEYS, PATH_ENDS, PATH_KEYS, SECOND_PATHS, STRUCTURED_KEYS, TEXT_KEYS,
+    URL_KEYS, WAY_KEYS, WAYS_OF_READING, WRITE_KEYS, WRITTEN_PATHS,
 };
 
 /// How many paths and addresses a call may have.
@@ -52,6 +52,8 @@ pub(crate) struct Arguments<'a> {
     /// The name of an argument whose meaning is not known, or of one that changes how a command runs.
     pub(crate) doubt: Option<String>,
     pub(crate) environment: bool,
+    /// The name of an argument that says that links are followed.
+    pub(crate) follows: Option<&'a str>,
     /// The name of an argument that says how a file is changed, and of one that can be a new text.
     pub(crate) change: Option<&'a str>,
     pub(crate) text: Option<&'a str>,
@@ -136,6 +138,7 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
                 let is_deletion = is_top && (key == "delete" || (is(WAY_KEYS) && is_delete(value)));
                 found.change = found.change.or(Some(&**name).filter(|_| is_change));
                 found.text = found.text.or(Some(&**name).filter(|_| is(TEXT_KEYS)));
+                found.follows = found.follows.or(Some(&**name).filter(|_| is(FOLLOW_KEYS) && !is_empty(value)));
                 found.deletion = found.deletion.or(Some(&**name).filter(|_| is_deletion));
             }
             let is_inner_command = !is_top && COMMAND_NAMES.contains(&&*key);

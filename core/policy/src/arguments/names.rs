@@ -110,6 +110,16 @@ pub(super) const PATH_KEYS: &[&str] = &[
     "location",
     "locations",
 ];
+/// Arguments with which a search or a copy also opens what links below a folder lead to.
+pub(super) const FOLLOW_KEYS: &[&str] = &[
+    "follow",
+    "followlinks",
+    "followsymlink",
+    "followsymlinks",
+    "followsymboliclinks",
+    "dereference",
+    "derefsymlinks",
+];
 /// Keys with globs of files.
 pub(super) const GLOB_KEYS: &[&str] = &[
     "glob",

@@ -1,4 +1,5 @@
-//! Files that a command reads although no word is their path: names from its input, objects of git, and patterns.
+//! Files that a command reads although no word is their path: names from its input, what links lead to, objects of git, and
+//! patterns.
 
 use super::operands::Place;
 use super::{MAX_OPERANDS, Part, Taker, Target};
@@ -33,6 +34,8 @@ impl Taker<'_> {
         self.add_downloads(command, files, place);
         let why = if let Some(danger) = command.dangers.iter().find(|danger| danger.is_from_elsewhere()) {
             format!("`{}` takes names or a script from elsewhere", danger.option)
+        } else if let Some(danger) = command.dangers.iter().find(|danger| danger.follows_links()) {
+            format!("`{}` follows links, and what they lead to is not known", danger.option)
         } else if let Some(at) = unknown_object(words).filter(|_| files.is_git) {
             format!("`{}` may be any file of the repository", words[at].text())
         } else if let Some((_, pattern)) = patterns.iter().find(|(at, _)| is_regex(words, *at)) {

@@ -138,9 +138,23 @@ impl<'a> Taker<'a> {
         if [by_name, by_agent].into_iter().flatten().all(reads) && self.replaces_text() {
             self.take(Kind::Edit);
         }
+        self.add_followed(by_name.or(by_agent));
         self.add_title_command(by_agent);
         if let Some(kind) = by_agent.or(by_name) {
             self.add_titled_paths(kind);
+        }
+    }
+
+    /// Adds what links lead to, for a call that follows them.
+    fn add_followed(&mut self, kind: Option<Kind>) {
+        let Some(name) = self.known.follows else { return };
+        if matches!(kind, Some(Kind::Execute | Kind::Fetch | Kind::Think | Kind::Mcp)) {
+            return;
+        }
+        let reason = format!("`{name}` follows links, and what they lead to is not known");
+        for kind in [Some(Kind::Read), kind.filter(|kind| *kind != Kind::Read)].into_iter().flatten() {
+            self.opaque(Some(kind), &reason);
+            self.parts.last_mut().into_iter().for_each(|part| (part.shadow, part.hides) = (true, true));
         }
     }
 
