@@ -363,7 +363,9 @@ impl Pattern {
         }
         let path = PathPattern::parse(text);
         let host = HostPattern::parse(text);
-        let mcp = text.split_once('/').map(|(server, tool)| McpPattern::new(server, tool));
+        // `mcp(*)` is about each tool of each server, as `*` is for other kinds.
+        let any = Some(("*", "*")).filter(|_| kind == Some(Kind::Mcp) && text == "*");
+        let mcp = text.split_once('/').or(any).map(|(server, tool)| McpPattern::new(server, tool));
         let (path, host) = match kind {
             Some(Kind::Read | Kind::Edit | Kind::Delete | Kind::Move | Kind::Search) => (Some(path?), None),
             Some(Kind::Fetch) => (None, Some(host?)),

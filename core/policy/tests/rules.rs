@@ -316,11 +316,17 @@ fn tool_of_program_is_named_as_program_names_it() {
     };
     assert_eq!(decide(json!({"deny": ["search"]})), Decision::Deny, "the tool has the name of the kind");
     assert_eq!(decide(json!({"allow": ["search"]})), Decision::Ask, "`search` is a kind");
-    for rule in ["mcp", "mcp(program/*)", "mcp(program/search)"] {
+    for rule in ["mcp", "mcp(*)", "mcp(*/*)", "mcp(program/*)", "mcp(program/search)"] {
         assert_eq!(decide(json!({"deny": [rule]})), Decision::Deny, "{rule}");
         assert_eq!(decide(json!({"allow": [rule]})), Decision::Allow, "{rule}");
     }
     assert_eq!(decide(json!({"allow": ["mcp(github/*)"]})), Decision::Ask);
+    let policy = Policy::from_value(&json!({"allow": ["mcp(program/*)"]})).unwrap();
+    let decide = |name: &str| policy.check_json(&json!({"name": name, "kind": "mcp"}), "/").unwrap().decision;
+    assert_eq!(decide("get_notes"), Decision::Allow);
+    for title in ["github/get_notes", "get_notes (github)", "github.get_notes", "github: get_notes"] {
+        assert_eq!(decide(title), Decision::Ask, "{title}");
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use crate::arguments::{self, Arguments, all_texts, plain};
 use crate::command::pattern::loose_words;
 use crate::command::{Command, Word};
-use crate::kinds::{Kind, is_name, kind_of_tool, mcp_names};
+use crate::kinds::{Kind, is_name, kind_of_tool};
 use crate::mcp::McpName;
 use crate::path::{FilePath, GlobUse, WorkDir, resolve};
 use crate::work::Budget;
@@ -475,23 +475,6 @@ impl<'a> Taker<'a> {
             self.opaque(kind, "its patch names more files than are looked at, or some in quotes");
         }
         paths
-    }
-
-    fn take_mcp(&mut self) {
-        let mut names = mcp_names(self.call.name);
-        if names.is_empty() {
-            names.push(McpName::new("program", self.call.name));
-            // A tool of the program with the name of a kind, or of a tool of one, does what the name says.
-            let name = plain(self.call.name);
-            if let Some(kind) = Kind::parse(&name).or_else(|| kind_of_tool(&name)).filter(|kind| *kind != Kind::Mcp) {
-                self.add_shadow(Some(kind), Target::Nothing);
-            }
-        }
-        self.add(Some(Kind::Mcp), Target::Mcp(names));
-        let is_unusual = kind_of_tool(self.call.name) == Some(Kind::Mcp) && !self.call.name.starts_with("mcp__");
-        if let Some(part) = self.parts.last_mut().filter(|_| is_unusual) {
-            part.doubt = Some("the name is unusual".to_owned());
-        }
     }
 
     fn path_target(&self, text: &str, base: &Path) -> Target {

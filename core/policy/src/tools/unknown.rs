@@ -1,14 +1,14 @@
-//! Arguments whose meaning is not known, for rules that deny or ask.
+//! Tools of MCP servers and of the program, and arguments whose meaning is not known, for rules that deny or ask.
 
 use serde_json::Value;
 
 use super::operands::{Place, is_like_path};
 use super::requests::find_addresses;
 use super::{Part, Taker, Target};
-use crate::arguments::{self, texts};
+use crate::arguments::{self, plain, texts};
 use crate::command::{self, Item};
 use crate::host;
-use crate::kinds::{Kind, mcp_names};
+use crate::kinds::{Kind, kind_of_tool, mcp_names};
 use crate::mcp::{McpName, plain_name};
 use crate::path::resolve;
 
@@ -130,6 +130,27 @@ impl Taker<'_> {
         let mut part = Part::new(kind, target);
         part.shadow = true;
         self.parts.push(part);
+    }
+
+    /// Takes a tool of an MCP server or of the program.
+    pub(super) fn take_mcp(&mut self) {
+        let mut names = mcp_names(self.call.name);
+        if names.is_empty() {
+            names.push(McpName::new("program", self.call.name));
+            // A tool of the program with the name of a kind, or of a tool of one, does what the name says.
+            let name = plain(self.call.name);
+            if let Some(kind) = Kind::parse(&name).or_else(|| kind_of_tool(&name)).filter(|kind| *kind != Kind::Mcp) {
+                self.add_shadow(Some(kind), Target::Nothing);
+            }
+        }
+        self.add(Some(Kind::Mcp), Target::Mcp(names));
+        let is_of_mcp = kind_of_tool(self.call.name) == Some(Kind::Mcp);
+        // A tool of the program has a plain name: another one can be the title of a tool of any server.
+        let is_plain = self.call.name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
+        let is_unusual = if is_of_mcp { !self.call.name.starts_with("mcp__") } else { !is_plain };
+        if let Some(part) = self.parts.last_mut().filter(|_| is_unusual) {
+            part.doubt = Some("the name is unusual".to_owned());
+        }
     }
 
     /// Adds the tool of a server of MCP that arguments name, for a tool that calls others.
