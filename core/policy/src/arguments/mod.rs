@@ -1,14 +1,16 @@
 //! The arguments of a tool call by meaning: paths, globs, commands, addresses, and those whose meaning is not known.
 
 mod names;
+mod ways;
 
 use serde_json::{Map, Value};
 
 use names::{
     ARGUMENT_KEYS, CHANGE_KEYS, COMMAND_KEYS, DIRECTORY_KEYS, ENVIRONMENT_KEYS, EXECUTE_KEYS, FOLLOW_KEYS, GLOB_KEYS,
     NAME_KEYS, NEUTRAL_KEYS, OPTION_KEYS, PATCH_KEYS, PATH_ENDS, PATH_KEYS, SECOND_PATHS, STRUCTURED_KEYS, TEXT_KEYS,
-    URL_KEYS, WAY_KEYS, WAYS_OF_READING, WRITE_KEYS, WRITTEN_PATHS,
+    URL_KEYS, WRITE_KEYS, WRITTEN_PATHS,
 };
+use ways::{DELETE_SWITCHES, NEW_TEXT_KEYS, WAY_KEYS, WAYS_OF_READING, WAYS_OF_WRITING, WRITE_SWITCHES};
 
 /// How many paths and addresses a call may have.
 const MAX_TARGETS: usize = 400;
@@ -59,6 +61,9 @@ pub(crate) struct Arguments<'a> {
     pub(crate) text: Option<&'a str>,
     /// The name of an argument that says that a file is deleted.
     pub(crate) deletion: Option<&'a str>,
+    /// Whether arguments say that a file is written or deleted, whatever the kind of the call is.
+    pub(crate) writes: bool,
+    pub(crate) deletes: bool,
     /// The paths that a call writes although it reads others.
     pub(crate) written: Vec<&'a str>,
     /// The files that changes delete.
@@ -138,6 +143,10 @@ pub(crate) fn read(arguments: &Map<String, Value>) -> Arguments<'_> {
                 let is_deletion = is_top && (key == "delete" || (is(WAY_KEYS) && is_delete(value)));
                 found.change = found.change.or(Some(&**name).filter(|_| is_change));
                 found.text = found.text.or(Some(&**name).filter(|_| is(TEXT_KEYS)));
+                let is_new_text = is(NEW_TEXT_KEYS) && !matches!(value, Value::Bool(_) | Value::Number(_));
+                found.writes |=
+                    is_new_text || is_switched_on(value) && is(WRITE_SWITCHES) || is(WAY_KEYS) && is_write(value);
+                found.deletes |= is_switched_on(value) && is(DELETE_SWITCHES) || is(WAY_KEYS) && is_delete(value);
                 found.follows = found.follows.or(Some(&**name).filter(|_| is(FOLLOW_KEYS) && !is_empty(value)));
                 found.deletion = found.deletion.or(Some(&**name).filter(|_| is_deletion));
             }
@@ -251,6 +260,19 @@ fn starts_with(key: &str, starts: &[&str]) -> bool {
 /// Whether the value of an argument such as `mode` says that a file is only read.
 fn is_way_of_reading(value: &Value) -> bool {
     value.as_str().is_some_and(|way| WAYS_OF_READING.contains(&&*way.to_lowercase()))
+}
+
+/// Whether the value of a switch says yes.
+fn is_switched_on(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !["", "0", "false", "no", "off"].contains(&&*text.to_lowercase()),
+        value => !is_empty(value),
+    }
+}
+
+fn is_write(value: &Value) -> bool {
+    value.as_str().is_some_and(|way| WAYS_OF_WRITING.contains(&&*way.to_lowercase()))
 }
 
 fn is_delete(value: &Value) -> bool {

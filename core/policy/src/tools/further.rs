@@ -135,8 +135,15 @@ impl<'a> Taker<'a> {
     /// Takes what the arguments and the title say beside the kind.
     pub(super) fn take_described(&mut self, by_name: Option<Kind>, by_agent: Option<Kind>) {
         let reads = |kind: Kind| matches!(kind, Kind::Read | Kind::Search);
-        if [by_name, by_agent].into_iter().flatten().all(reads) && self.replaces_text() {
-            self.take(Kind::Edit);
+        if [by_name, by_agent].into_iter().flatten().all(reads) {
+            // That the agent calls it a read is not enough.
+            let is_called_read = by_name.or(by_agent).is_some();
+            if self.replaces_text() || is_called_read && self.known.writes {
+                self.take(Kind::Edit);
+            }
+            if is_called_read && self.known.deletes {
+                self.take(Kind::Delete);
+            }
         }
         self.add_followed(by_name.or(by_agent));
         self.add_title_command(by_agent);
