@@ -8,7 +8,8 @@ use serde::Deserialize;
 
 use crate::command::{Command, Word, base_name, changes_directory};
 use crate::kinds::Kind;
-use crate::programs::{Danger, first_operand, known};
+use crate::programs::{Danger, dangers, first_operand, known};
+use crate::scripts::plain_sed_words;
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::read);
 
@@ -163,6 +164,8 @@ pub(crate) struct FileUses {
     texts: Option<&'static Texts>,
     /// The places of the folders in which `find` starts. Without a folder, it starts in the working directory.
     starts: Range<usize>,
+    /// The places of scripts, which name no file.
+    scripts: Vec<usize>,
 }
 
 impl FileUses {
@@ -189,6 +192,10 @@ impl FileUses {
         } else {
             known(&TABLE.files, name).copied()
         };
+        // Without an option or a script that the table of programs knows, sed only reads.
+        let reads = matches!(&*base, "sed" | "gsed") && dangers(words).is_empty();
+        let effect = if reads { Some(Effect::Read) } else { effect };
+        let scripts = if reads { plain_sed_words(words) } else { Vec::new() };
         let is_any = |is: fn(&Danger) -> bool| command.dangers.iter().any(is);
         let writes = is_any(|danger| danger.effect.starts_with("write"));
         let of = |kind: Kind, is_vague: bool, has_content: bool| Use {
@@ -227,7 +234,7 @@ impl FileUses {
             let is_meant = |row: &&Texts| row.names.contains(&base) && row.of.iter().any(|known| known == first);
             TABLE.texts.iter().find(is_meant)
         });
-        Some(Self { uses, is_git, subcommand, files_from, texts, starts: starts(words) })
+        Some(Self { uses, is_git, subcommand, files_from, texts, starts: starts(words), scripts })
     }
 
     /// The uses that a word is about.
@@ -272,6 +279,11 @@ impl FileUses {
             let text = words[at].text();
             rows.iter().find_map(|row| row.pattern(words[at - 1].text(), text)).map(|pattern| (at, pattern))
         })
+    }
+
+    /// Whether the word is a script that names no file.
+    pub(crate) fn is_script(&self, at: usize) -> bool {
+        self.scripts.contains(&at)
     }
 
     /// Whether the word is certainly a file, unless it is an option.

@@ -31,12 +31,27 @@ pub(crate) fn sed_scripts(words: &[Word]) -> Vec<(usize, &str)> {
     found
 }
 
-/// Whether a script of sed only prints, deletes or replaces: one command, without files and programs.
+/// The places of the words of sed that are or have its scripts, if its table finds nothing but plain ones: they name no file.
+pub(crate) fn plain_sed_words(words: &[Word]) -> Vec<usize> {
+    let named: Vec<usize> = sed_scripts(words).into_iter().map(|(at, _)| at).collect();
+    if !named.is_empty() {
+        return named;
+    }
+    (1..words.len()).find(|at| !words[*at].text().starts_with('-')).into_iter().collect()
+}
+
+/// Whether a script of sed only prints, deletes or replaces: one command, or several with numbers of lines, without files and
+/// programs.
 pub(crate) fn is_plain_sed(script: &str) -> bool {
-    if script.contains(['\n', '\\', ';', '{', '}']) {
+    let is_print = |command: &str| matches!(command.trim_start_matches('!'), "p" | "d" | "q" | "=");
+    let is_number = |c: char| c.is_ascii_digit() || matches!(c, '$' | ',');
+    if script.contains(['\n', '\\', '{', '}']) {
         return false;
     }
-    let command = script.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '$' | ','));
+    if script.contains(';') {
+        return script.split(';').all(|command| is_print(command.trim().trim_start_matches(is_number)));
+    }
+    let command = script.trim_start_matches(is_number);
     let command = match command.strip_prefix('/') {
         Some(rest) => rest.split_once('/').map_or("?", |(_, command)| command),
         None => command,
@@ -47,7 +62,7 @@ pub(crate) fn is_plain_sed(script: &str) -> bool {
             let parts: Vec<&str> = rest.split(delimiter).collect();
             parts.len() == 4 && parts[3].chars().all(|flag| flag.is_ascii_digit() || "gpiI".contains(flag))
         }
-        None => matches!(command.trim_start_matches('!'), "p" | "d" | "q" | "="),
+        None => is_print(command),
     }
 }
 
@@ -67,6 +82,18 @@ pub(crate) fn is_plain_jq(script: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_script_of_sed_only_prints() {
+        for script in ["1,20p", "$p", "5q", "/def /p", "1,5p;9p", "1,5p; $!d", "10q;d", "s/a/b/g", "="] {
+            assert!(is_plain_sed(script), "{script}");
+        }
+        for script in
+            ["w x", "1,5p;w x", "r x", "1e", "e id", "s/a/b/w x", "s/a/b/e", "1,5p;s/a/b/", "/a/p;q", "{p}", "i x", ""]
+        {
+            assert!(!is_plain_sed(script), "{script}");
+        }
+    }
 
     #[test]
     fn import_of_jq_is_found() {

@@ -290,6 +290,9 @@ fn presets_allow_reading_forms_alone() {
         "ls | wc -l",
         "cd src && ls",
         "git branch",
+        "sed -n p x",
+        "git grep x",
+        "test -f x",
     ] {
         for preset in ["read-only", "edit-files"] {
             let verdict = decide(preset, shell(command));
@@ -334,7 +337,7 @@ fn presets_allow_reading_forms_alone() {
         "sort -o x y",
         "sort --compress-program=x y",
         "sed -i s/a/b/ x",
-        "sed -n p x",
+        "sed -n 'w y' x",
         "tar xf x",
         "awk '{print}' x",
         "less x",

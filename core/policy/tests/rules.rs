@@ -355,3 +355,58 @@ fn ineffective_rules_are_found_by_the_engine() {
         assert_eq!(warnings(json!({"extends": preset, "allow": ["execute(make test)"]})), "");
     }
 }
+
+/// Git reads the name of a file behind a commit from the top of the repository.
+#[cfg(unix)]
+#[test]
+fn file_of_commit_is_read_as_file_of_work_dir() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    for name in [".git", "src/.git", "sub"] {
+        std::fs::create_dir_all(dir.join(name)).unwrap();
+    }
+    std::fs::write(dir.join(".git/HEAD"), "ref: refs/heads/main").unwrap();
+    std::os::unix::fs::symlink("/etc", dir.join("link")).unwrap();
+    let policy = Policy::preset("read-only").unwrap();
+    let decide = |command: &str, place: &str| {
+        let call = json!({"name": "Shell", "arguments": {"command": command}});
+        policy.check_json(&call, dir.join(place)).unwrap().decision
+    };
+    for word in ["HEAD:src/a.py", "HEAD~1:README.md", "main:src/a.py", "v1.2:Makefile", "HEAD^:./a.py", "HEAD:src"] {
+        assert_eq!(decide(&format!("git show {word}"), ""), Decision::Allow, "{word}");
+        assert_eq!(decide(&format!("git --no-pager show {word}"), ""), Decision::Allow, "{word}");
+        // The work directory is not the top.
+        assert_eq!(decide(&format!("git show {word}"), "sub"), Decision::Ask, "{word}");
+        assert_eq!(decide(&format!("cd sub && git show {word}"), ""), Decision::Ask, "{word}");
+    }
+    assert_eq!(
+        decide("git show HEAD:src/a.py", "src"),
+        Decision::Ask,
+        "a folder `.git` without `HEAD` is no repository"
+    );
+    assert_eq!(decide("git grep x HEAD:", "sub"), Decision::Ask);
+    for word in [
+        "HEAD:.env",
+        "HEAD:secrets/key",
+        "HEAD:secrets",
+        "HEAD:src/id_rsa",
+        "HEAD:a.pem",
+        "HEAD:../x",
+        "HEAD:/etc/passwd",
+        "HEAD:link/passwd",
+        "HEAD:a:.env",
+        "abcdef:src/a.py",
+        ":src/a.py",
+        ":0:src/a.py",
+        "'HEAD^{/x: y}:src/a.py'",
+        "'HEAD@{1}:src/a.py'",
+        "origin/main:src/a.py",
+        "HEAD:src/*",
+    ] {
+        assert_ne!(decide(&format!("git show {word}"), ""), Decision::Allow, "{word}");
+    }
+    let policy = Policy::from_value(&json!({"allow": ["execute(git clone ./**)", "execute(git show ./**)"]})).unwrap();
+    let call = |command: &str| json!({"name": "Shell", "arguments": {"command": command}});
+    assert_eq!(policy.check_json(&call("git show HEAD:src/a.py"), dir).unwrap().decision, Decision::Allow);
+    assert_eq!(policy.check_json(&call("git clone a.example:src/a.git"), dir).unwrap().decision, Decision::Ask);
+}

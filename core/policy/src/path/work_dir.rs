@@ -101,9 +101,17 @@ impl WorkDir {
 
     /// Whether a folder is in a repository of git.
     pub(crate) fn is_in_repository(&self, folder: &Path) -> bool {
-        let is_repository = |folder: &Path| folder.join(".git").is_file() || folder.join(".git/HEAD").is_file();
-        self.absolute.join(folder).ancestors().any(is_repository)
+        self.absolute.join(folder).ancestors().any(has_repository)
     }
+
+    /// Whether a folder is the top of the files of a repository of git.
+    pub(crate) fn is_top_of_repository(&self, folder: &Path) -> bool {
+        has_repository(&self.absolute.join(folder))
+    }
+}
+
+fn has_repository(folder: &Path) -> bool {
+    folder.join(".git").is_file() || folder.join(".git/HEAD").is_file()
 }
 
 impl Deref for WorkDir {

@@ -105,6 +105,9 @@ impl Taker<'_> {
         let folders = [Some(&*place.base_dir), place.inside.as_deref()];
         for (at, word) in words.iter().enumerate().skip(1) {
             let text = word.text();
+            if files.is_script(at) && word.literal().is_some() {
+                continue;
+            }
             // A word alone is a file, too, if it is a link: rules that allow look at it.
             let is_link = |name: &&str| folders.iter().flatten().any(|folder| self.work_dir.is_link(name, folder));
             let link = if shadow { None } else { names(text).find(is_link) };
@@ -135,10 +138,13 @@ impl Taker<'_> {
                     path.is_outside()
                         || (place.inside.is_some() && resolve(piece, &place.base_dir, self.work_dir).is_outside())
                 };
-                if !shadow && is_like_path && is_outside(&path) {
+                let is_file = is_whole && files.is_file(at);
+                let in_commit =
+                    if is_whole && !is_file && files.is_git { self.is_in_commit(&words, at, place) } else { None };
+                let leaves = is_like_path && in_commit != Some(true) && is_outside(&path);
+                if !shadow && (leaves || in_commit == Some(false)) {
                     outside.push(at);
                 }
-                let is_file = is_whole && files.is_file(at);
                 // The file of a commit is another piece.
                 let is_commit = |name: &str| cfg!(unix) && !name.is_empty() && !name.contains('/');
                 let is_of_commit = files.is_git
@@ -198,6 +204,20 @@ impl Taker<'_> {
             let folders: Vec<&Path> = folders.into_iter().flatten().collect();
             comparisons::mark(command, self.work_dir, &folders);
         }
+    }
+
+    /// Whether a word of git is a file of a commit, such as `HEAD:src/a.py`, and whether its name surely begins at the working
+    /// directory. The name is looked at, too.
+    fn is_in_commit(&self, words: &[Word], at: usize, place: &Place) -> Option<bool> {
+        let subcommand = programs::first_operand(words).map(|at| words[at].text());
+        let (commit, file) = words[at].text().split_once(':').filter(|_| cfg!(unix))?;
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "_.~^-".contains(c);
+        if !matches!(subcommand, Some("show" | "grep")) || !commit.chars().all(is_part) || commit.is_empty() {
+            return None;
+        }
+        let is_top = !place.moves && self.work_dir.is_top_of_repository(&place.base_dir);
+        let is_plain = subcommand == Some("show") && !commit.starts_with('-') && !file.contains(':');
+        if is_top { is_plain.then_some(true) } else { self.work_dir.is_in_repository(&place.base_dir).then_some(false) }
     }
 
     /// Adds the rest of the words, which is not looked at.
