@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::command::{Command, Word, base_name, changes_directory};
 use crate::kinds::Kind;
-use crate::programs::{Danger, dangers, first_operand, known};
+use crate::programs::{Danger, counts_operands, dangers, first_operand, known};
 use crate::scripts::plain_sed_words;
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::read);
@@ -121,6 +121,12 @@ pub(crate) fn kind_of_program(name: &str) -> Option<Kind> {
 /// Whether a program does no more with files than to read them.
 pub(crate) fn is_reading(name: &str) -> bool {
     matches!(known(&TABLE.files, name), Some(Effect::None | Effect::Read))
+}
+
+/// Whether a command surely does no more than to read files.
+pub(crate) fn is_harmless(command: &Command) -> bool {
+    let reads = |name: &str| is_reading(name) && !matches!(name, "source" | ".") || matches!(name, "sed" | "gsed");
+    command.dangers.is_empty() && command.words().first().and_then(Word::literal).is_some_and(reads)
 }
 
 /// Whether the table has the program.
@@ -281,6 +287,13 @@ impl FileUses {
         })
     }
 
+    /// Whether the program does no more than to read its operands, however many these are.
+    pub(crate) fn only_reads(&self, words: &[Word]) -> bool {
+        let reads = |of: &Use| of.kind == Some(Kind::Read) && of.words == Words::All;
+        let counts = words.first().and_then(Word::literal).is_none_or(counts_operands);
+        !self.is_git && !self.uses.is_empty() && self.uses.iter().all(reads) && !counts
+    }
+
     /// Whether the word is a script that names no file.
     pub(crate) fn is_script(&self, at: usize) -> bool {
         self.scripts.contains(&at)
@@ -319,6 +332,12 @@ impl Patterns {
             text.split_once(letter).map(|(_, value)| value.strip_prefix('=').unwrap_or(value))
         })
     }
+}
+
+/// Whether a word of `find` is a pattern for the names of files.
+pub(crate) fn is_name_of_find(words: &[Word], at: usize) -> bool {
+    let is_find = words.first().and_then(Word::literal).is_some_and(|name| base_name(name) == "find");
+    is_find && at > 1 && matches!(words[at - 1].text(), "-name" | "-iname")
 }
 
 /// Whether a word is an option of the table: as it is, abbreviated, or joined with others before it.

@@ -1,5 +1,6 @@
 //! Paths: resolving those of a tool call, and the globs of rules.
 
+mod existing;
 mod expansion;
 mod pattern;
 mod words;
@@ -32,6 +33,8 @@ pub(crate) struct FilePath {
     /// Further files that the glob can match: below the working directory, or behind links. A shell also follows links for `**`.
     expanded: Vec<String>,
     expanded_by_shell: Vec<String>,
+    /// All files that the glob matches, if they are known.
+    existing: Option<Vec<String>>,
     /// The absolute paths as written and with links followed. Both have to match an allow rule.
     lexical: PathBuf,
     resolved: PathBuf,
@@ -155,6 +158,7 @@ fn resolve_name(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
         forms,
         expanded: Vec::new(),
         expanded_by_shell: Vec::new(),
+        existing: None,
         lexical,
         resolved,
         others,
@@ -187,6 +191,7 @@ impl FilePath {
             forms,
             expanded: Vec::new(),
             expanded_by_shell: Vec::new(),
+            existing: None,
             lexical: PathBuf::new(),
             resolved: PathBuf::new(),
             others: Vec::new(),

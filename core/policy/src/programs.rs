@@ -147,6 +147,12 @@ pub(crate) fn is_known(name: &str) -> bool {
     known(&TABLE.rows, name).is_some()
 }
 
+/// Whether a further word that is no option means something else to the program than the first ones.
+pub(crate) fn counts_operands(name: &str) -> bool {
+    let is_counted = |row: &Row| row.operands.is_some() || row.spelled.is_some() || row.always || row.scripts.is_some();
+    known(&TABLE.rows, name).is_some_and(|rows| rows.iter().any(is_counted))
+}
+
 /// Whether the words of the program are addresses.
 pub(crate) fn is_network(name: &str) -> bool {
     TABLE.network.contains(&base_name(name))
@@ -541,12 +547,9 @@ mod tests {
             "strip x",
             "gzip x",
             "cp -rL a b",
-            "cp --deref a b",
             "tar chf x a",
-            "grep -nR x .",
             "rg -nL x",
             "find -L .",
-            "find . -follow",
             "hg --config alias.x=!id x",
             "hg log",
             "hyperfine id",

@@ -410,3 +410,51 @@ fn file_of_commit_is_read_as_file_of_work_dir() {
     assert_eq!(policy.check_json(&call("git show HEAD:src/a.py"), dir).unwrap().decision, Decision::Allow);
     assert_eq!(policy.check_json(&call("git clone a.example:src/a.git"), dir).unwrap().decision, Decision::Ask);
 }
+
+#[cfg(unix)]
+#[test]
+fn glob_of_sources_is_compared_as_the_files_that_exist() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    for name in ["src/a.py", "src/deep/b.py", "docs/a.md", "odd/-x.py"] {
+        std::fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
+        std::fs::write(dir.join(name), "").unwrap();
+    }
+    let policy = Policy::preset("read-only").unwrap();
+    let calls = [
+        json!({"name": "Shell", "arguments": {"command": "cat src/*.py"}}),
+        json!({"name": "Shell", "arguments": {"command": "find . -name '*.py'"}}),
+        json!({"name": "Glob", "arguments": {"pattern": "**/*.py"}}),
+        json!({"name": "Glob", "arguments": {"pattern": "*.py", "path": "src"}}),
+        json!({"name": "Grep", "arguments": {"pattern": "x", "glob": "*.py"}}),
+    ];
+    let decisions = || calls.each_ref().map(|call| policy.check_json(call, dir).unwrap().decision);
+    let [allow, ask] = [Decision::Allow, Decision::Ask];
+    // A name that is an option hides from no search, but a shell would pass it on.
+    std::fs::rename(dir.join("odd/-x.py"), dir.join("odd/x.py")).unwrap();
+    assert_eq!(decisions(), [allow; 5]);
+    for (name, expected) in [
+        ("src/secrets.py", [ask; 5]),
+        ("src/id_rsa.py", [ask; 5]),
+        ("src/SECRETS.PY", [ask; 5]),
+        ("src/deep/secrets.py", [allow, ask, ask, ask, ask]),
+        ("src/.x/credentials.py", [allow, ask, ask, ask, ask]),
+        ("docs/secrets.py", [allow, ask, ask, allow, ask]),
+        ("src/-x.py", [ask; 5]),
+    ] {
+        std::fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
+        std::fs::write(dir.join(name), "").unwrap();
+        assert_eq!(decisions(), expected, "{name}");
+        std::fs::remove_file(dir.join(name)).unwrap();
+    }
+    for (link, target) in [("src/l.py", "../docs/a.md"), ("src/m.py", "/etc/passwd")] {
+        std::os::unix::fs::symlink(target, dir.join(link)).unwrap();
+        assert_ne!(decisions()[0], allow, "{link}");
+        std::fs::remove_file(dir.join(link)).unwrap();
+    }
+    // More files than are looked at.
+    for at in 0..600 {
+        std::fs::write(dir.join(format!("src/{at}.py")), "").unwrap();
+    }
+    assert_eq!(decisions(), [ask; 5]);
+}

@@ -47,6 +47,8 @@ pub(crate) struct Command {
     pub(crate) dangers: Vec<Danger>,
     /// The words that name a file outside of the working directory, or through a link.
     pub(crate) outside: Vec<usize>,
+    /// The words that are globs of known files in the working directory.
+    pub(crate) globs: Vec<usize>,
     /// Its words in lower case, made for the first rule that needs them. Nothing stands for a word that is not known.
     lower: OnceCell<Vec<Option<LowerWord>>>,
 }
@@ -280,8 +282,15 @@ impl<'a> Walker<'a> {
 
     fn push_command(&mut self, all: &Rc<[Word]>, from: usize, altered: Option<&'static str>, shadow: bool) {
         let dangers = if shadow { Vec::new() } else { programs::dangers(&all[from..]) };
-        let command =
-            Command { all: Rc::clone(all), from, altered, dangers, outside: Vec::new(), lower: OnceCell::new() };
+        let command = Command {
+            all: Rc::clone(all),
+            from,
+            altered,
+            dangers,
+            outside: Vec::new(),
+            globs: Vec::new(),
+            lower: OnceCell::new(),
+        };
         self.push(Item::Command { command, shadow, may_run: false });
     }
 

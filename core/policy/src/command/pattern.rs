@@ -96,7 +96,10 @@ impl CommandPattern {
         let fits =
             if self.end == End::Nothing { words.len() == self.words.len() } else { words.len() >= self.words.len() };
         // Words behind the pattern are anything, but they have to be known.
-        if !fits || command.altered.is_some() || words.iter().any(|word| word.literal().is_none()) {
+        // Only the words behind `./**` can be globs.
+        let is_glob = |at: usize| self.end == End::Inside && at >= self.words.len() && command.globs.contains(&at);
+        let is_known = |(at, word): (usize, &Word)| word.literal().is_some() || is_glob(at);
+        if !fits || command.altered.is_some() || !words.iter().enumerate().all(is_known) {
             return false;
         }
         let is_spelled = self.words.iter().zip(words).enumerate().all(|(at, (pattern, word))| {
@@ -135,7 +138,10 @@ impl CommandPattern {
             }
             Some(_) => Certainty::Yes,
         };
-        let has_unknown = given.iter().any(Option::is_none);
+        let is_unknown = |at: &usize| given[*at].is_none();
+        let has_unknown = (0..given.len()).any(|at| is_unknown(&at));
+        // No option is among the files of a glob that are known.
+        let may_have_option = (0..given.len()).filter(is_unknown).any(|at| !command.globs.contains(&(at + 1)));
         let mut from = 0;
         for pattern in arguments.iter().filter(|pattern| *pattern != "*") {
             let pattern: &str = pattern;
@@ -149,7 +155,7 @@ impl CommandPattern {
                 // Options may stand anywhere, joined, abbreviated or in their other spelling.
                 let given = given.iter().filter(|word| !is_other_option(first, pattern, word.as_ref()));
                 match has_option(pattern, given.flatten().map(|word| &*word.text)) {
-                    Certainty::No if has_unknown => certainty = Certainty::Maybe,
+                    Certainty::No if may_have_option => certainty = Certainty::Maybe,
                     Certainty::No => return Certainty::No,
                     Certainty::Maybe => certainty = Certainty::Maybe,
                     Certainty::Yes => {}

@@ -240,7 +240,15 @@ impl PathPattern {
             .globs()
             .iter()
             .any(|[form, below]| may_overlap(form, whole) || may_overlap(form, folder) || may_overlap(below, whole));
-        if may { Certainty::Maybe } else { Certainty::No }
+        if may && self.may_be_there(path) { Certainty::Maybe } else { Certainty::No }
+    }
+
+    /// Whether one of the files that a glob for sources matches is meant, as far as these are known.
+    fn may_be_there(&self, path: &FilePath) -> bool {
+        /// The work of a comparison with a file.
+        const FILE: usize = 20;
+        let Some(files) = &path.existing else { return true };
+        path.budget.take(files.len() * FILE).is_none() || files.iter().any(|file| self.is_meant(file))
     }
 
     /// Whether the path matches, as written and with links followed.

@@ -18,6 +18,8 @@ const MAX_PATHS: usize = 1000;
 const MAX_NAMES: usize = 4000;
 /// How many entries of folders are looked at for the globs of a call.
 const MAX_ENTRIES: usize = 10_000;
+/// How many of them are looked at for the globs of sources.
+const MAX_FILES: usize = 5000;
 
 /// The working directory of a call, and how many of its paths may still be looked at.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub(crate) struct WorkDir {
     pub(super) left: Cell<usize>,
     names: Cell<usize>,
     entries: Cell<usize>,
+    files: Cell<usize>,
     pub(super) expansions: RefCell<HashMap<PathBuf, Rc<Expansion>>>,
     /// Whether folders are directories of git.
     repositories: RefCell<HashMap<PathBuf, bool>>,
@@ -49,6 +52,7 @@ impl WorkDir {
             left: Cell::new(MAX_PATHS),
             names: Cell::new(MAX_NAMES),
             entries: Cell::new(MAX_ENTRIES),
+            files: Cell::new(MAX_FILES),
             expansions: RefCell::default(),
             repositories: RefCell::default(),
             budget: Rc::clone(budget),
@@ -72,6 +76,18 @@ impl WorkDir {
         let left = self.entries.get();
         self.entries.set(left.saturating_sub(1));
         left > 0
+    }
+
+    /// Whether one more entry may be looked at for globs of sources.
+    pub(super) fn counts_file(&self) -> bool {
+        let left = self.files.get();
+        self.files.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    /// Whether the paths of calls are those of this machine.
+    pub(super) fn is_here(&self) -> bool {
+        self.place.is_none()
     }
 
     /// Whether git takes a folder for the directory of a repository or of a worktree, whatever its name is.

@@ -4,7 +4,7 @@
 use super::operands::Place;
 use super::{MAX_OPERANDS, Part, Taker, Target};
 use crate::command::{Command, Word, base_name};
-use crate::file_use::{FileUses, is_regex};
+use crate::file_use::{FileUses, is_name_of_find, is_regex};
 use crate::kinds::Kind;
 use crate::path::GlobUse;
 use crate::programs::{Danger, first_operand};
@@ -23,7 +23,12 @@ impl Taker<'_> {
             }
             self.operands += 1;
             if !pattern.starts_with('!') && !name.is_empty() {
-                let path = place.resolve(name, self.work_dir).into_glob(GlobUse::Search);
+                let mut path = place.resolve(name, self.work_dir).into_glob(GlobUse::Search);
+                let stays = !shadow && place.only_reads && !place.moves && command.outside.is_empty();
+                let is_known = stays && words.iter().all(|word| word.literal().is_some()) && !name.contains('/');
+                if is_known && is_name_on_disk(words, *at) {
+                    path = path.into_existing(place.base_dir(), self.work_dir, true);
+                }
                 self.add_file(files, files.of_word(words, *at), path, &words[*at], true, place);
                 for folder in self.searched_folders(words, place) {
                     self.add_sought(Some(Kind::Read), name, &folder);
@@ -52,6 +57,12 @@ impl Taker<'_> {
             self.parts.push(part);
         }
     }
+}
+
+/// Whether the pattern at a place is one for the names of files on the disk, as shells read them.
+fn is_name_on_disk(words: &[Word], at: usize) -> bool {
+    let name = words.first().and_then(Word::literal).map(base_name).unwrap_or_default();
+    is_name_of_find(words, at) || matches!(&*name, "rg" | "grep" | "egrep" | "fgrep")
 }
 
 /// Whether an option of `tar` extracts files.

@@ -545,12 +545,16 @@ impl<'a> Taker<'a> {
             // Folders in the arguments are where the glob begins.
             for base in bases.iter().take(8) {
                 let base = resolve(base, self.work_dir, self.work_dir);
-                let path = resolve(glob, &base.directory(self.work_dir), self.work_dir).into_glob(glob_use);
+                let folder = base.directory(self.work_dir);
+                let mut path = resolve(glob, &folder, self.work_dir).into_glob(glob_use);
+                if matches!(kind, Kind::Read | Kind::Search) {
+                    path = path.into_existing(&folder, self.work_dir, true);
+                }
                 leads_out |= path.leads_out() || (!path.is_glob_of_call() && path.is_behind_link(&base));
                 let mut part = Part::new(Some(kind), Target::Path(path));
                 (part.shadow, part.hides) = (true, true);
                 self.parts.push(part);
-                self.add_sought(Some(kind), glob, &base.directory(self.work_dir));
+                self.add_sought(Some(kind), glob, &folder);
             }
         }
         if leads_out {

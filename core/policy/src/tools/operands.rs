@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{MAX_OPERANDS, Part, Taker, Target, comparisons};
 use crate::command::{self, Command, Item, Word, base_name};
 use crate::file_use::{self, FileUses, Use};
+use crate::glob::is_glob;
 use crate::host;
 use crate::kinds::Kind;
 use crate::path::{FilePath, WorkDir, resolve};
@@ -24,6 +25,8 @@ pub(super) struct Place {
     inside: Option<PathBuf>,
     /// A command changes the folder.
     pub(super) moves: bool,
+    /// No command makes another file before a further one reads it.
+    pub(super) only_reads: bool,
 }
 
 impl Place {
@@ -48,7 +51,12 @@ impl Place {
         let folder = folder.filter(FilePath::is_certain);
         let inside = folder.as_ref().filter(|folder| !folder.is_outside());
         let inside = inside.map(|folder| folder.directory(work_dir));
-        Self { base, base_dir, folder, inside, moves: !moves.is_empty() }
+        let reads = |item: &Item| match item {
+            Item::Command { command, shadow, .. } => *shadow || file_use::is_harmless(command),
+            Item::Read(_) => true,
+            _ => false,
+        };
+        Self { base, base_dir, folder, inside, moves: !moves.is_empty(), only_reads: items.iter().all(reads) }
     }
 
     /// Whether the commands may run outside of the working directory.
@@ -101,11 +109,13 @@ impl Taker<'_> {
         let words = command.words().to_vec();
         let is_network = words[0].literal().is_some_and(programs::is_network);
         let is_of_files = !is_network && words[0].literal().is_some_and(file_use::is_of_files);
-        let mut outside = Vec::new();
+        let (mut outside, mut globs) = (Vec::new(), Vec::new());
         let folders = [Some(&*place.base_dir), place.inside.as_deref()];
         for (at, word) in words.iter().enumerate().skip(1) {
             let text = word.text();
-            if files.is_script(at) && word.literal().is_some() {
+            // A pattern of names is compared as a pattern.
+            let is_name = is_glob(text) && !text.contains('/') && file_use::is_name_of_find(&words, at);
+            if word.literal().is_some() && (files.is_script(at) || is_name) {
                 continue;
             }
             // A word alone is a file, too, if it is a link: rules that allow look at it.
@@ -132,7 +142,12 @@ impl Taker<'_> {
                     continue;
                 }
                 self.operands += 1;
-                let path = resolve(piece, place.inside.as_deref().unwrap_or(&place.base_dir), self.work_dir);
+                let mut path = resolve(piece, place.inside.as_deref().unwrap_or(&place.base_dir), self.work_dir);
+                let is_of_shell = is_whole && !shadow && word.literal().is_none();
+                if is_of_shell && place.only_reads && !place.moves && files.only_reads(&words) {
+                    path = path.into_existing(&place.base_dir, self.work_dir, false);
+                    globs.extend(Some(at).filter(|_| path.is_existing()));
+                }
                 // The command can also run before the one that changes the directory.
                 let is_outside = |path: &FilePath| {
                     path.is_outside()
@@ -141,7 +156,8 @@ impl Taker<'_> {
                 let is_file = is_whole && files.is_file(at);
                 let in_commit =
                     if is_whole && !is_file && files.is_git { self.is_in_commit(&words, at, place) } else { None };
-                let leaves = is_like_path && in_commit != Some(true) && is_outside(&path);
+                let is_known = in_commit == Some(true) || path.is_existing();
+                let leaves = is_like_path && !is_known && is_outside(&path);
                 if !shadow && (leaves || in_commit == Some(false)) {
                     outside.push(at);
                 }
@@ -195,7 +211,7 @@ impl Taker<'_> {
                 self.add_file(&files, uses.into_iter(), path, &Word::Literal(".".to_owned()), true, place);
             }
         }
-        command.outside = outside;
+        (command.outside, command.globs) = (outside, globs);
         if self.needs.paths {
             self.add_link_targets(&words, &files, place);
             self.add_elsewhere(command, &files, shadow, place);
