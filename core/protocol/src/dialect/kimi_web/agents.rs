@@ -97,6 +97,8 @@ pub(super) struct Progress {
     pub(super) last: Option<String>,
     /// Whether the step's end was emitted.
     pub(super) is_over: bool,
+    /// The word that says that the step's answer was cut or refused.
+    pub(super) cut: Option<String>,
 }
 
 impl Progress {
@@ -106,7 +108,7 @@ impl Progress {
 
     pub(super) fn begin_step(&mut self, turn: i64, step: i64) {
         (self.turn, self.step, self.text, self.thinking, self.last) = (turn, step, 0, 0, None);
-        self.is_over = false;
+        (self.is_over, self.cut) = (false, None);
     }
 
     /// Returns whether a call of the turn has its result.

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::content::{self, Block, Source, Upload};
 use super::cursors::NO_ANSWER;
-use super::pages::TurnError;
+use super::ends::{Ended, status};
 use super::{Asked, KimiWeb, failure, segment};
 use crate::dialect::Incoming;
 use crate::error::Result;
@@ -456,17 +456,18 @@ impl KimiWeb {
     }
 
     /// Handles the end of the turn. The end of the prompt follows, or becomes overdue.
-    pub(super) fn turn_ended(&mut self, reason: &str, interrupt: Option<&str>, error: Option<TurnError>) {
+    pub(super) fn turn_ended(&mut self, ended: Ended, cut: Option<&str>) {
         let Some(prompt) = &mut self.prompt else { return };
-        prompt.ended = Some(outcome(reason, interrupt, error));
+        prompt.ended = Some(ended.outcome(cut));
     }
 
     /// Handles the end of the prompt. Its outcome is that of its turn, or else the one that the server reports for the
     /// prompt.
     pub(super) fn prompt_ended(&mut self, id: &str, reason: &str, all: &mut Vec<Incoming>) {
         self.orphans.retain(|orphan| orphan != id);
+        let cut = self.cut_of(self.prompt.as_ref().and_then(|prompt| prompt.turn));
         let Some(prompt) = self.prompt.as_mut().filter(|prompt| prompt.is(id)) else { return };
-        let said = prompt.ended.take().unwrap_or_else(|| outcome(reason, None, None));
+        let said = prompt.ended.take().unwrap_or_else(|| Ended::of_prompt(reason).outcome(cut.as_deref()));
         self.end_prompt(said, all);
     }
 
@@ -516,42 +517,4 @@ impl KimiWeb {
 
 fn turn_over() -> RpcFailure {
     failure(NO_PROMPT, "the turn has ended; call `prompt()` instead")
-}
-
-fn status(word: &str) -> Json {
-    Json::from(json!({"status": word}))
-}
-
-/// Converts the end of a turn to a canonical status or a failure.
-fn outcome(reason: &str, interrupt: Option<&str>, error: Option<TurnError>) -> std::result::Result<Json, RpcFailure> {
-    let code = error.as_ref().map(|error| error.code.as_str());
-    match reason {
-        "completed" => Ok(status("finished")),
-        "cancelled" | "aborted" => Ok(status("cancelled")),
-        _ if interrupt == Some("max_steps") || code == Some("loop.max_steps_exceeded") => {
-            Ok(status("max_steps_reached"))
-        }
-        _ => {
-            let what = if reason == "blocked" {
-                "the turn was blocked by a hook of the agent's"
-            } else {
-                "the turn failed, and the agent gives no reason"
-            };
-            let error = error.unwrap_or_default();
-            let code = match error.code.as_str() {
-                "model.not_configured" | "auth.model_not_resolved" | "model.not_found" => MODEL_NOT_SET,
-                "provider.auth_error" => NOT_LOGGED_IN,
-                code if code.starts_with("provider.") => MODEL_FAILED,
-                code if code.starts_with("auth.") => NOT_LOGGED_IN,
-                _ => 0,
-            };
-            let message = match (error.message.as_str(), error.code.as_str()) {
-                ("", "") => what.to_owned(),
-                ("", code) => format!("{what}: {code}"),
-                (message, "") => message.to_owned(),
-                (message, code) => format!("{message} ({code})"),
-            };
-            Err(RpcFailure { code, message, data: Some(Json::from(json!(error))) })
-        }
-    }
 }

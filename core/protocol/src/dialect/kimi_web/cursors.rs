@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::agents::Place;
-use super::events::{Frame, Head, after_units};
+use super::events::{Head, after_units};
+use super::frames::Frame;
 use super::pages::{Page, Turn};
 use super::{Asked, KimiWeb, MAIN};
 use crate::dialect::Incoming;

@@ -1,11 +1,11 @@
 //! Conversion of the server's frames to events.
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::agents::{Place, push};
-use super::pages::TurnError;
+use super::ends::{Ended, cut_word};
+use super::frames::Frame;
 use super::{KimiWeb, MAIN, content, unknown};
 use crate::dialect::Incoming;
 use crate::json::Key;
@@ -32,31 +32,6 @@ const IGNORED: [&str; 14] = [
     "prompt.steered",
     "subagent.started",
 ];
-
-/// A frame without its type.
-#[derive(Deserialize)]
-pub(super) struct Frame<'a> {
-    pub(super) seq: Option<u64>,
-    #[serde(borrow)]
-    session_id: Option<Key<'a>>,
-    #[serde(borrow)]
-    pub(super) epoch: Option<Key<'a>>,
-    #[serde(default)]
-    pub(super) volatile: Option<bool>,
-    pub(super) offset: Option<u64>,
-    #[serde(borrow)]
-    payload: Option<&'a RawValue>,
-}
-
-impl<'a> Frame<'a> {
-    pub(super) fn read(text: &'a str) -> Result<Self, String> {
-        crate::json::borrowed(text).map_err(|error| error.to_string())
-    }
-
-    pub(super) fn payload(&self) -> &'a str {
-        self.payload.map_or("null", RawValue::get)
-    }
-}
 
 /// The fields of nearly all payloads.
 #[derive(Default, Deserialize)]
@@ -90,15 +65,16 @@ impl KimiWeb {
             Ok(frame) => frame,
             Err(reason) => return invalid(reason),
         };
+        frame.log_left_out();
         if kind == "resync_required" {
             return self.is_behind(frame.payload());
         }
-        match &frame.session_id {
+        match frame.session() {
             None => return invalid("it names no session".to_owned()),
             // Such frames are sent before the session's id is known, or concern all sessions.
-            Some(session) if !self.is_ours(&session.0) && !self.is_open() => return Incoming::batch(Vec::new()),
-            Some(session) if !self.is_ours(&session.0) => {
-                return invalid(format!("of another session, `{}`", session.0));
+            Some(session) if !self.is_ours(&session) && !self.is_open() => return Incoming::batch(Vec::new()),
+            Some(session) if !self.is_ours(&session) => {
+                return invalid(format!("of another session, `{session}`"));
             }
             Some(_) => {}
         }
@@ -185,6 +161,8 @@ impl KimiWeb {
                 Ok(())
             }
             "turn.step.completed" | "turn.step.interrupted" if self.is_retold(agent) && self.has_told_end(payload) => {
+                // The transcript does not say it.
+                self.note_cut(payload);
                 Ok(())
             }
             "turn.step.completed" => self.step_completed(payload, agent, place, all),
@@ -310,14 +288,6 @@ impl KimiWeb {
         place: Place,
         all: &mut Vec<Incoming>,
     ) -> Result<(), String> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Ended {
-            turn_id: Option<i64>,
-            reason: String,
-            error: Option<TurnError>,
-            interrupt_reason: Option<String>,
-        }
         let ended: Ended = decode_body(payload)?;
         if place == Place::Nowhere {
             self.agents.muted = None;
@@ -327,7 +297,8 @@ impl KimiWeb {
             if self.is_prompt_ending() || ended.turn_id.is_none() {
                 return Ok(());
             }
-            self.turn_ended(&ended.reason, ended.interrupt_reason.as_deref(), ended.error);
+            let cut = cut_word(payload).or_else(|| self.cut_of(ended.turn_id));
+            self.turn_ended(ended, cut.as_deref());
         }
         self.push(agent, place, TurnEnd { synthesized: None, extra: Default::default() }.into(), all);
         Ok(())

@@ -4,7 +4,7 @@
 //!
 //! - `opening`: from the first call to the session's first event.
 //! - `calls`: prompts, steering, cancelling, settings, undo, uploads.
-//! - `events`: the meaning of a frame. `tools`: tool calls. `usage`: tokens. `requests`: approvals and questions.
+//! - `frames`: the envelope of a frame. `events`: the meaning of a frame. `ends`: the end of a turn. `tools`: tool calls. `usage`: tokens. `requests`: approvals and questions.
 //! - `agents`: how far each agent is, and the events of subagents. `content`: the contents of prompts and outputs.
 //! - `cursors`: which frames have been seen, and what to do once a lost connection is there again.
 //! - `transcript`: the past, for a `replay` and for what was lost. `pages`: the server's answers as types.
@@ -14,7 +14,9 @@ mod agents;
 mod calls;
 mod content;
 mod cursors;
+mod ends;
 mod events;
+mod frames;
 mod listing;
 mod opening;
 mod pages;
@@ -335,10 +337,17 @@ impl Dialect for KimiWeb {
     fn refused(&self, call: &Call, failure: RpcFailure) -> Error {
         let is_without_model = failure.code == calls::MODEL_NOT_SET;
         let mut error = self.failed(call, failure);
-        if let Error::Rpc(error) = &mut error
-            && is_without_model
-        {
-            error.hint = Some(opening::NO_MODEL.into());
+        if let Error::Rpc(error) = &mut error {
+            if is_without_model {
+                error.hint = Some(opening::NO_MODEL.into());
+            }
+            // The server gives no code that says it.
+            if matches!(call, Call::Prompt(_))
+                && error.rpc_code.is_none()
+                && let Some(kind) = error.kind_of_service()
+            {
+                error.kind = kind;
+            }
         }
         error
     }

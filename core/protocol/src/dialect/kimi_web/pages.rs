@@ -1,10 +1,10 @@
-//! The answers of Kimi Code's server as types: pages of a transcript, tokens, and the failure of a turn.
+//! The answers of Kimi Code's server as types: pages of a transcript, and tokens.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::MAIN;
-use crate::json::object;
+use crate::json::{object, whole_number};
 use crate::jsonrpc::is_too_deep;
 use crate::messages::{Json, TokenUsage};
 
@@ -63,6 +63,7 @@ pub(super) struct Step {
     pub(super) ordinal: i64,
     pub(super) state: String,
     pub(super) frames: Vec<Part>,
+    #[serde(deserialize_with = "usage")]
     pub(super) usage: Option<Usage>,
 }
 
@@ -174,8 +175,7 @@ impl Turn {
         let error = self.error.as_ref()?;
         // `[provider.api_error] 500 no`
         let parts = error.strip_prefix('[').and_then(|rest| rest.split_once("] "));
-        let (code, message) = parts.unwrap_or(("", error));
-        Some(json!({"code": code, "message": message}))
+        Some(parts.map_or_else(|| json!(error), |(code, message)| json!({"code": code, "message": message})))
     }
 }
 
@@ -218,13 +218,41 @@ impl Part {
 }
 
 /// Tokens in the server's form.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     input_other: i64,
     output: i64,
     input_cache_read: i64,
     input_cache_creation: i64,
+}
+
+impl Usage {
+    /// Reads the counts one by one. Without a count that can be read, there is no usage.
+    fn read(value: &Value) -> Option<Self> {
+        let given = value.as_object()?;
+        let mut is_read = false;
+        let mut count = |name: &str| {
+            let value = given.get(name).filter(|value| !value.is_null())?;
+            let count = whole_number(value).and_then(|count| i64::try_from(count).ok());
+            is_read |= count.is_some();
+            if count.is_none() {
+                tracing::debug!(field = name, %value, "a count of tokens that can't be read is left out");
+            }
+            count
+        };
+        let usage = Self {
+            input_other: count("inputOther").unwrap_or(0),
+            output: count("output").unwrap_or(0),
+            input_cache_read: count("inputCacheRead").unwrap_or(0),
+            input_cache_creation: count("inputCacheCreation").unwrap_or(0),
+        };
+        is_read.then_some(usage)
+    }
+}
+
+/// Reads the tokens of a step, which are optional.
+pub(super) fn usage<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<Usage>, D::Error> {
+    Ok(Option::<Value>::deserialize(deserializer)?.as_ref().and_then(Usage::read))
 }
 
 impl From<Usage> for TokenUsage {
@@ -237,14 +265,4 @@ impl From<Usage> for TokenUsage {
             extra: Default::default(),
         }
     }
-}
-
-/// The failure of a turn.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-pub(super) struct TurnError {
-    pub(super) code: String,
-    pub(super) message: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<Value>,
 }

@@ -1,5 +1,6 @@
 //! Kimi Code's server, played from what it said (`tests/recorded`), and from what it might say.
 
+mod malformed;
 mod opening;
 mod recorded;
 mod resync;

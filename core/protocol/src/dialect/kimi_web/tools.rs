@@ -1,6 +1,7 @@
 //! Tool calls, whose arguments arrive in pieces and then complete, and their results.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::agents::{Call, MAX_CALLS, Place};
 use super::{KimiWeb, content};
@@ -128,7 +129,7 @@ impl KimiWeb {
         struct Returned {
             tool_call_id: String,
             output: Option<Json>,
-            is_error: Option<bool>,
+            is_error: Option<Value>,
         }
         let result: Returned = decode_body(payload)?;
         if self.is_retold(agent) && self.agents.main.is_done(&result.tool_call_id) {
@@ -136,9 +137,18 @@ impl KimiWeb {
         }
         self.agents.progress(agent).end_call(&result.tool_call_id);
         let output = result.output.unwrap_or_default();
-        let event = tool_result(result.tool_call_id, &output, result.is_error == Some(true));
+        let event = tool_result(result.tool_call_id, &output, result.is_error.is_some_and(|value| is_true(&value)));
         self.push(agent, place, event, all);
         Ok(())
+    }
+}
+
+/// Returns whether a truth value, which may have another form, is true. Wire reads the same forms.
+fn is_true(value: &Value) -> bool {
+    match value {
+        Value::Bool(is_true) => *is_true,
+        Value::String(word) => !["", "false", "no", "0", "null"].contains(&&*word.to_ascii_lowercase()),
+        other => !other.is_null() && other.as_f64() != Some(0.0),
     }
 }
 

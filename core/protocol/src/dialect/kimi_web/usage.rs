@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::agents::Place;
-use super::pages::Usage;
+use super::pages::{Usage, usage};
 use super::{KimiWeb, MAIN};
 use crate::dialect::Incoming;
 use crate::messages::{StatusUpdate, decode_body};
@@ -26,10 +26,14 @@ impl KimiWeb {
     ) -> Result<(), String> {
         #[derive(Deserialize)]
         struct Step {
+            #[serde(default, deserialize_with = "usage")]
             usage: Option<Usage>,
         }
         let usage = decode_body::<Step>(payload)?.usage;
         self.agents.progress(agent).is_over = true;
+        if agent == MAIN {
+            self.note_cut(payload);
+        }
         if let Some(usage) = usage {
             let update = StatusUpdate { token_usage: Some(usage.into()), ..StatusUpdate::unchanged() };
             self.push(agent, place, update.into(), all);

@@ -430,8 +430,8 @@ fn malformed_frame_does_no_harm() {
         json!({"session_id": "other", "payload": payload}),
         json!({"session_id": 7, "payload": payload}),
         json!({"payload": payload}),
-        json!({"session_id": SESSION, "seq": -1, "payload": payload}),
-        json!({"session_id": SESSION, "seq": "1", "payload": payload}),
+        json!({"session_id": null, "payload": payload}),
+        json!({"session_id": null, "payload": {"turnId": 0, "reason": "completed", "sessionId": "other"}}),
     ] {
         player.hear(&frame(params));
         assert_eq!(player.trace(), [""; 0]);
