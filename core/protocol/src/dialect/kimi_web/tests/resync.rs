@@ -325,3 +325,17 @@ fn transcript_ahead_of_frames_waits_for_them() {
     player.delta("assistant.delta", 0, "ab");
     assert_eq!(player.trace(), ["text \"ab\""]);
 }
+
+#[test]
+fn cut_of_step_from_transcript_comes_with_its_frame() {
+    let mut player = Player::prompted();
+    let call = player.connected();
+    player.answer(&call, subscribed(json!({"resync_required": [SESSION]}), 90));
+    player.seq = 90;
+    player.frame("turn.step.completed", json!({"turnId": 0, "step": 1, "usage": usage(), "finishReason": "length"}));
+    let steps = json!([{"ordinal": 1, "state": "completed", "frames": [text("ab")], "usage": usage()}]);
+    player.recall_lost(turn(steps, "running"), json!({}), 90);
+    assert_eq!(player.trace(), ["text \"ab\"", "status \"3 + 1\""]);
+    player.end();
+    assert_eq!(player.trace(), ["TurnEnd", "turn truncated 1 \"ab\""]);
+}
