@@ -561,10 +561,14 @@ fn in_payload<'a>(params: &Params<'a>) -> Result<Cow<'a, str>, String> {
     #[derive(Deserialize)]
     struct Payload<'a> {
         #[serde(borrow)]
-        session_id: Text<'a>,
+        session_id: Option<Text<'a>>,
+        #[serde(borrow, rename = "sessionId")]
+        session: Option<Text<'a>>,
     }
     let payload = params.member("payload")?.ok_or("missing field `payload`")?;
-    borrowed::<Payload<'_>>(payload).map(|payload| payload.session_id.0).map_err(|error| error.to_string())
+    let payload: Payload<'_> = borrowed(payload).map_err(|error| error.to_string())?;
+    let session = payload.session_id.or(payload.session).map(|session| session.0);
+    session.ok_or_else(|| "missing field `session_id`".to_owned())
 }
 
 /// Returns whether the agent has `session/close`, according to its answer to `initialize`.
