@@ -35,8 +35,8 @@ SLOWEST = 20
 # Many targets wait more than they compute.
 AT_ONCE = 5
 
-# What several targets need is there before they begin, so that no two of them make it: each of these, and what must
-# have ended before. `programs` compiles whatever is compiled, so that no target waits for the compilers of another.
+# Several targets need these, and no two of them make the same. Each has those that must have ended before. `programs`
+# compiles everything, so that no target waits for the compilers of another.
 FIRST: dict[str, tuple[str, ...]] = {
     "setup": (),
     "programs": ("setup",),

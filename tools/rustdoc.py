@@ -24,7 +24,7 @@ def output(*command: str) -> str:
 
 
 def compiled() -> dict[str, dict[str, Any]]:
-    """What cargo says of each library and its build script, by the id of its package."""
+    """The libraries and their build scripts as cargo reports them, by the id of the package."""
     libraries: dict[str, dict[str, Any]] = {}
     for line in output("cargo", "programs", "--quiet", "--message-format", "json-render-diagnostics").splitlines():
         message = json.loads(line)
@@ -38,7 +38,7 @@ def compiled() -> dict[str, dict[str, Any]]:
 
 
 def arguments(library: dict[str, Any], needs: list[dict[str, Any]], libraries: dict[str, dict[str, Any]]) -> list[str]:
-    """Those that cargo would give for a library that needs these."""
+    """The arguments that cargo would give rustdoc for a library with these dependencies."""
     target = library["target"]
     normal = [need for need in needs if any(kind["kind"] is None for kind in need["dep_kinds"])]
     needed = {need["name"]: libraries[need["pkg"]] for need in normal}

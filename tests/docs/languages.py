@@ -175,7 +175,7 @@ class Workshop:
 
     @functools.cached_property
     def _rustc(self) -> list[str]:
-        """What compiles a program in Rust. Asked for when the first one is compiled, of a block or of a project."""
+        """The compiler of programs in Rust. It is asked for when the first block or project is compiled."""
         return _compiler()
 
     def _cargo(self, path: str) -> dict[str, str]:

@@ -147,7 +147,7 @@ pub(crate) fn is_known(name: &str) -> bool {
     known(&TABLE.rows, name).is_some()
 }
 
-/// Whether a further word that is no option means something else to the program than the first ones.
+/// Whether a further word that is not an option means something else to the program than the first ones.
 pub(crate) fn counts_operands(name: &str) -> bool {
     let is_counted = |row: &Row| row.operands.is_some() || row.spelled.is_some() || row.always || row.scripts.is_some();
     known(&TABLE.rows, name).is_some_and(|rows| rows.iter().any(is_counted))

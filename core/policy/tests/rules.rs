@@ -413,7 +413,7 @@ fn file_of_commit_is_read_as_file_of_work_dir() {
 
 #[cfg(unix)]
 #[test]
-fn glob_of_sources_is_compared_as_the_files_that_exist() {
+fn existing_files_decide_glob_of_sources() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     for name in ["src/a.py", "src/deep/b.py", "docs/a.md", "odd/-x.py"] {

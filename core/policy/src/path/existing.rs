@@ -14,7 +14,7 @@ const MAX_FILES: usize = 500;
 struct Sources<'a> {
     folder: &'a str,
     is_deep: bool,
-    /// What the names begin and end with.
+    /// The beginning and the end of the names.
     start: &'a str,
     end: &'a str,
 }

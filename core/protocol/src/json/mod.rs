@@ -109,6 +109,15 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
+/// Returns whether a truth value is true, also in the form of a word or of a number.
+pub(crate) fn is_true(value: &Value) -> bool {
+    match value {
+        Value::Bool(is_true) => *is_true,
+        Value::String(word) => !["", "false", "no", "0", "null"].contains(&&*word.to_ascii_lowercase()),
+        other => !other.is_null() && other.as_f64() != Some(0.0),
+    }
+}
+
 /// Returns a count: a whole number from 0 on, also in the form `50.0` of libraries that know only floating-point numbers.
 pub(crate) fn whole_number(value: &Value) -> Option<u64> {
     // The largest whole number that all languages hold exactly.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::agents::{Call, MAX_CALLS, Place};
 use super::{KimiWeb, content};
 use crate::dialect::Incoming;
+use crate::json::is_true;
 use crate::messages::{Event, FunctionCall, Json, ToolCall, ToolCallPart, ToolResult, ToolReturnValue, decode_body};
 
 impl KimiWeb {
@@ -137,18 +138,9 @@ impl KimiWeb {
         }
         self.agents.progress(agent).end_call(&result.tool_call_id);
         let output = result.output.unwrap_or_default();
-        let event = tool_result(result.tool_call_id, &output, result.is_error.is_some_and(|value| is_true(&value)));
+        let event = tool_result(result.tool_call_id, &output, result.is_error.as_ref().is_some_and(is_true));
         self.push(agent, place, event, all);
         Ok(())
-    }
-}
-
-/// Returns whether a truth value, which may have another form, is true. Wire reads the same forms.
-fn is_true(value: &Value) -> bool {
-    match value {
-        Value::Bool(is_true) => *is_true,
-        Value::String(word) => !["", "false", "no", "0", "null"].contains(&&*word.to_ascii_lowercase()),
-        other => !other.is_null() && other.as_f64() != Some(0.0),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::json::{parsed_object, whole_number};
+use crate::json::{is_true, parsed_object, whole_number};
 use crate::messages::{Content, ContentPart, Event, StatusUpdate, TokenUsage};
 
 /// Reads an event again that has former names, or that the general decoder could not read in full.
@@ -57,12 +57,7 @@ fn tool_result(payload: &str) -> Option<Event> {
 }
 
 fn return_value(mut value: Map<String, Value>) -> Map<String, Value> {
-    let is_error = match value.get("is_error") {
-        Some(Value::String(word)) => !["", "false", "no", "0", "null"].contains(&&*word.to_ascii_lowercase()),
-        Some(Value::Bool(is_error)) => *is_error,
-        None | Some(Value::Null) => false,
-        Some(other) => other.as_f64() != Some(0.0),
-    };
+    let is_error = value.get("is_error").is_some_and(is_true);
     value.insert("is_error".to_owned(), is_error.into());
     for (name, has_parts) in [("message", false), ("output", true)] {
         let text = match value.remove(name) {

@@ -327,7 +327,7 @@ fn transcript_ahead_of_frames_waits_for_them() {
 }
 
 #[test]
-fn cut_of_step_from_transcript_comes_with_its_frame() {
+fn late_frame_of_known_step_has_its_cut() {
     let mut player = Player::prompted();
     let call = player.connected();
     player.answer(&call, subscribed(json!({"resync_required": [SESSION]}), 90));
