@@ -321,6 +321,10 @@ impl Connection {
         }
         let outcome = outcome.and_then(|result| {
             let answer = if result.get() == "null" { "{}" } else { result.get() };
+            // Some agents answer with the word alone.
+            if let Ok(word) = result.decode::<String>() {
+                return Ok(Answer { status: Some(word), stop_reason: None, steps: None });
+            }
             object::<Answer>(answer).map_err(|error| {
                 // The reason may quote the unreadable value, whose length is not limited.
                 let [reason, answer]: [String; 2] =
@@ -349,7 +353,7 @@ impl Connection {
                     // Empty if the agent gave no reason.
                     turn.stop_reason = stop_reason.or(word).filter(|reason| !reason.is_empty());
                 }
-                self.answered(status, steps, now);
+                self.answered(status, steps.filter(|steps| *steps >= 0), now);
             }
             // The program has cancelled the turn, and the agent reports that as an error.
             Err(Error::Rpc(error)) if self.is_cancelling() && error.says_cancelled() => {

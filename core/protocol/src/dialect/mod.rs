@@ -485,11 +485,6 @@ pub trait Dialect: Send + std::fmt::Debug {
     }
     /// Returns the error for a refused call, based on the code alone.
     fn failed(&self, call: &Call, failure: RpcFailure) -> Error {
-        Error::Rpc(RpcError {
-            // Code 0 stands for a failure that the agent reports without a JSON-RPC error.
-            rpc_code: Some(failure.code).filter(|code| *code != 0),
-            data: failure.data,
-            ..RpcError::new(self.map_error_code(call, failure.code), failure.message)
-        })
+        Error::Rpc(RpcError::of_answer(self.map_error_code(call, failure.code), failure))
     }
 }

@@ -116,7 +116,7 @@ pub(super) fn read_with(message: Message<'_>, decode: impl Fn(&str, &str) -> Eve
     match message {
         Message::Notification { method, params } if method == "event" => match event(&params) {
             Ok(event) => Incoming::event(event),
-            Err(reason) => Incoming::InvalidLine(format!("an event that is none: {reason}")),
+            Err(reason) => Incoming::event(unknown(&method, params.to_json().get(), Some(reason))),
         },
         Message::Notification { method, params } => Incoming::event(unknown(&method, params.to_json().get(), None)),
         Message::Request { id, method, params } => match event(&params) {
@@ -301,8 +301,7 @@ impl Dialect for Wire {
             Err(failure) => {
                 let hint = "if it speaks the Agent Client Protocol, set `dialect` to \"acp\"; otherwise try an older \
                             version of Wire in `dialect`, or another release of the agent";
-                let RpcFailure { code, message, .. } = failure;
-                Err(Error::Handshake(format!("the agent refuses `initialize`; {hint}\nit says: {message} ({code})")))
+                Err(Error::Handshake(format!("the agent refuses `initialize`; {hint}\nit says: {failure}")))
             }
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::connection::PromptResult;
 use crate::dialect::AuthMethod;
+use crate::jsonrpc::RpcFailure;
 use crate::messages::Json;
 use crate::printable::printable;
 
@@ -53,6 +54,11 @@ impl RpcError {
     pub fn new(kind: RpcErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { kind, rpc_code: None, message, data: None, hint: None, result: None, methods: Arc::default() }
+    }
+
+    /// Makes the error for an answer of the agent.
+    pub(crate) fn of_answer(kind: RpcErrorKind, failure: RpcFailure) -> Self {
+        Self { rpc_code: failure.given_code(), data: failure.data, ..Self::new(kind, failure.message) }
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::jsonrpc::{Message, Params, is_too_deep, parse};
+use crate::jsonrpc::{Message, NO_CODE, Params, is_too_deep, parse};
 
 /// The reference model of a line, with all its values parsed.
 #[derive(Debug, PartialEq)]
@@ -43,11 +43,12 @@ fn expected(value: &Value) -> Kind {
             let is_readable = code.is_some() && message.is_some() && error["message"].is_string();
             let data = given("data").cloned().or_else(|| (!is_readable).then(|| error.clone()));
             let message = message.unwrap_or_else(|| "an error without a message".to_owned());
-            // Some libraries write `429.0`.
+            // Some libraries write `429.0`, others a text.
+            let written = || error.get("code")?.as_str()?.trim().parse().ok();
             let whole =
                 error.get("code").and_then(Value::as_f64).filter(|code| code.fract() == 0.0 && code.abs() < 1e15);
             Err((
-                code.or(whole.map(|code| code as i64)).unwrap_or(-32603),
+                code.or(whole.map(|code| code as i64)).or_else(written).unwrap_or(NO_CODE),
                 message,
                 data.filter(|data| !is_too_deep(&data.to_string())),
             ))

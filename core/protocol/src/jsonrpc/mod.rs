@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -48,13 +49,13 @@ pub enum Message<'a> {
     Invalid(String),
 }
 
-/// The code of an internal error.
-const INTERNAL_ERROR: i64 = -32603;
+/// Stands for the code of a failure that has none: the agent reports it without a JSON-RPC error, or its code can't be read.
+pub const NO_CODE: i64 = 0;
 
 /// An error object of JSON-RPC.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct RpcFailure {
-    /// The number of the error.
+    /// The number of the error. [`NO_CODE`] if it has none.
     pub code: i64,
     /// The message.
     #[serde(default)]
@@ -62,6 +63,21 @@ pub struct RpcFailure {
     /// Further data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Json>,
+}
+
+impl RpcFailure {
+    /// Returns the number of the error, if it has one.
+    pub fn given_code(&self) -> Option<i64> {
+        Some(self.code).filter(|code| *code != NO_CODE)
+    }
+}
+
+/// The message and the number.
+impl fmt::Display for RpcFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        self.given_code().map_or(Ok(()), |code| write!(f, " ({code})"))
+    }
 }
 
 /// Returns whether a line can be a request or an answer. Without decoding, so that some other lines count, too.
@@ -342,10 +358,11 @@ fn unreadable_failure(error: &str) -> RpcFailure {
         message: Option<Json>,
         data: Option<Json>,
     }
-    // Libraries that read all numbers as floating-point ones write `429.0`.
+    // Libraries that read all numbers as floating-point ones write `429.0`. Others write numbers as texts.
     let whole = |code: Value| {
         let number = code.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 1e15);
-        code.as_i64().or_else(|| number.map(|number| number as i64))
+        let written = || code.as_str().and_then(|code| code.trim().parse().ok());
+        code.as_i64().or_else(|| number.map(|number| number as i64)).or_else(written)
     };
     let Partial { code, message, data } = object(error).unwrap_or_default();
     let text = |message: Json| match message.to_value() {
@@ -354,7 +371,7 @@ fn unreadable_failure(error: &str) -> RpcFailure {
     };
     let message = message.map(text).or_else(|| scan::text_of(error).map(Cow::into_owned));
     RpcFailure {
-        code: code.and_then(whole).unwrap_or(INTERNAL_ERROR),
+        code: code.and_then(whole).unwrap_or(NO_CODE),
         message: message.filter(|text| !text.is_empty()).unwrap_or_else(|| "an error without a message".to_owned()),
         data: data.or_else(|| Some(Json::from_text(error))),
     }
@@ -463,10 +480,18 @@ mod tests {
         ] {
             let line = format!(r#"{{"id":"1","error":{error}}}"#);
             let Message::Response { outcome: Err(failure), .. } = parse(line.as_bytes()) else { panic!("no error") };
-            assert_eq!((failure.code, &*failure.message), (INTERNAL_ERROR, message), "{error}");
+            assert_eq!((failure.code, &*failure.message), (NO_CODE, message), "{error}");
         }
-        for (code, read) in [("429.0", 429), ("-32603.0", -32603), ("429.5", INTERNAL_ERROR), ("1e30", INTERNAL_ERROR)]
-        {
+        for (code, read) in [
+            ("429.0", 429),
+            ("-32603.0", -32603),
+            ("429.5", NO_CODE),
+            ("1e30", NO_CODE),
+            (r#""-32003""#, -32003),
+            (r#"" 429 ""#, 429),
+            (r#""4x""#, NO_CODE),
+            ("null", NO_CODE),
+        ] {
             let line = format!(r#"{{"id":"1","error":{{"code":{code},"message":"no"}}}}"#);
             let Message::Response { outcome: Err(failure), .. } = parse(line.as_bytes()) else { panic!("{code}") };
             assert_eq!(failure.code, read, "{code}");

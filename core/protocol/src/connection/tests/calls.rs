@@ -174,8 +174,6 @@ fn invalid_lines_change_nothing() {
         "not JSON",
         "\u{feff}",
         r#"[{"jsonrpc":"2.0","method":"event"}]"#,
-        r#"{"jsonrpc":"2.0","method":"event"}"#,
-        r#"{"jsonrpc":"2.0","method":"event","params":{"type":7}}"#,
         r#"{"jsonrpc":"2.0","id":"nobody","result":{}}"#,
         r#"{"jsonrpc":"2.0","id":7,"result":{}}"#,
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?","data":null}}"#,

@@ -6,12 +6,10 @@ use super::Acp;
 use super::opening::UNAUTHORISED;
 pub(super) use crate::dialect::ends::in_snake_case;
 use crate::error::RpcErrorKind;
-use crate::jsonrpc::RpcFailure;
+use crate::jsonrpc::{NO_CODE, RpcFailure};
 use crate::messages::Json;
 use crate::service::recognised;
 
-/// The code of an internal error.
-const INTERNAL: i64 = -32603;
 /// Texts about a prompt during a turn, in lower case.
 const BUSY: [&str; 3] = ["already processing", "already running", "already in progress"];
 /// Texts about a call before the handshake, in lower case.
@@ -79,7 +77,7 @@ pub(super) fn of_answer(answer: &Json) -> Option<RpcFailure> {
     let is_cut = reason.is_some_and(|reason| CUT.iter().any(|start| reason.starts_with(start)));
     let mut all = read.as_object().into_iter().flatten().chain(meta).filter(|_| !is_cut);
     let (name, error, message) = all.find_map(|(name, error)| Some((name, error, error_text(name, error)?)))?;
-    Some(RpcFailure { code: INTERNAL, message: message.to_owned(), data: Some(json!({name: error}).into()) })
+    Some(RpcFailure { code: NO_CODE, message: message.to_owned(), data: Some(json!({name: error}).into()) })
 }
 
 /// Returns the text of a member that is the error of the turn. Other members whose names end in `error` are about something else.
@@ -150,7 +148,7 @@ impl Acp {
             message => message,
         };
         Some(RpcFailure {
-            code: INTERNAL,
+            code: NO_CODE,
             message: message.to_owned(),
             data: Some(json!({"threadStatus": "systemError", "error": data}).into()),
         })

@@ -134,11 +134,10 @@ pub fn login_question(hello: &InitializeParams) -> Question {
 /// # Errors
 /// The agent's error.
 pub fn login_ways(outcome: std::result::Result<Json, RpcFailure>) -> Result<Vec<LoginWay>> {
-    let RpcFailure { code, message, data } = match outcome {
-        Ok(answer) => return Ok(ways_of(&answer)),
-        Err(failure) => failure::with_details(failure),
-    };
-    Err(Error::Rpc(RpcError { rpc_code: Some(code), data, ..RpcError::new(RpcErrorKind::Other, message) }))
+    match outcome {
+        Ok(answer) => Ok(ways_of(&answer)),
+        Err(failure) => Err(Error::Rpc(RpcError::of_answer(RpcErrorKind::Other, failure::with_details(failure)))),
+    }
 }
 
 /// Reads the ways to log in from the answer to `initialize`. Those that cannot be read are left out.
@@ -268,14 +267,12 @@ impl Acp {
 
     /// Returns the error for a login that the agent has refused.
     pub(super) fn login_refused(&self, way: &str, failure: &RpcFailure) -> Error {
-        let RpcFailure { code, message, data } = failure::with_details(failure.clone());
+        let mut failure = failure::with_details(failure.clone());
         let agent = agent_name(self.server.as_ref(), NAME);
-        let message = message.trim_end_matches('.');
+        failure.message = format!("{agent} refuses the login with {way:?}: {}", failure.message.trim_end_matches('.'));
         Error::Rpc(RpcError {
-            rpc_code: Some(code),
-            data,
             hint: Some(format!("check the key in `env`, or set `auth` to another way: {}", self.way_ids()).into()),
-            ..RpcError::new(RpcErrorKind::AuthExpired, format!("{agent} refuses the login with {way:?}: {message}"))
+            ..RpcError::of_answer(RpcErrorKind::AuthExpired, failure)
         })
     }
 

@@ -511,11 +511,9 @@ impl Dialect for Acp {
     fn refused(&self, call: &Call, failure: RpcFailure) -> Error {
         let failure = failure::with_details(failure);
         match (failure.code, call) {
-            (-32600 | UNAUTHORISED, Call::Prompt(_)) if failure::is_busy(&failure) => Error::Rpc(RpcError {
-                rpc_code: Some(failure.code),
-                data: failure.data,
-                ..RpcError::new(RpcErrorKind::TurnInProgress, failure.message)
-            }),
+            (-32600 | UNAUTHORISED, Call::Prompt(_)) if failure::is_busy(&failure) => {
+                Error::Rpc(RpcError::of_answer(RpcErrorKind::TurnInProgress, failure))
+            }
             (steering::NOT_RUNNING, Call::Steer(_)) => local_error(RpcErrorKind::NoActiveTurn, &failure.message),
             (METHOD_NOT_FOUND, Call::Steer(_)) => self.unsupported(call.name()),
             (UNAUTHORISED, _) if failure::is_login_missing(&failure) => {
@@ -525,11 +523,7 @@ impl Dialect for Acp {
                 }
                 error
             }
-            (UNAUTHORISED, _) => self.of_service(Error::Rpc(RpcError {
-                rpc_code: Some(failure.code),
-                data: failure.data,
-                ..RpcError::new(RpcErrorKind::Other, failure.message)
-            })),
+            (UNAUTHORISED, _) => self.of_service(Error::Rpc(RpcError::of_answer(RpcErrorKind::Other, failure))),
             (_, Call::Prompt(_)) => self.of_service(self.failed(call, failure)),
             _ => self.failed(call, failure),
         }

@@ -105,9 +105,8 @@ impl OneOff {
 
     fn refused(&self, failure: RpcFailure) -> Error {
         let is_login = failure::is_login_missing(&failure) || matches!(self.stage, Stage::LoggingIn);
-        let RpcFailure { code, message, data } = failure::with_details(failure);
         let kind = if is_login { RpcErrorKind::AuthExpired } else { RpcErrorKind::Other };
         let methods = if is_login { Arc::clone(&self.methods) } else { Arc::default() };
-        Error::Rpc(RpcError { rpc_code: Some(code), data, methods, ..RpcError::new(kind, message) })
+        Error::Rpc(RpcError { methods, ..RpcError::of_answer(kind, failure::with_details(failure)) })
     }
 }

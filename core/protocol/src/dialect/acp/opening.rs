@@ -308,16 +308,14 @@ impl Acp {
     fn refused(&self, failure: &RpcFailure) -> Error {
         let failure = &failure::with_details(failure.clone());
         let RpcFailure { code, message, .. } = failure;
-        let rpc = |kind, message| {
-            Error::Rpc(RpcError { rpc_code: Some(*code), data: failure.data.clone(), ..RpcError::new(kind, message) })
-        };
+        let rpc = |kind, message| Error::Rpc(RpcError::of_answer(kind, RpcFailure { message, ..failure.clone() }));
         // Some agents know aliases that are not in their lists, so the agent decides. ACP does not define the code of
         // the refusal.
         if matches!(self.stage, Stage::Setting("model", _))
             && *code != UNAUTHORISED
             && let Some(problem) = self.params.model.as_deref().and_then(|model| self.config.unknown_model(model))
         {
-            return invalid_option("model", format!("{problem}\nit says: {message} ({code})"));
+            return invalid_option("model", format!("{problem}\nit says: {failure}"));
         }
         match (&self.stage, *code) {
             (Stage::Login(login), _) => self.login_refused(&login.way, failure),
@@ -349,7 +347,7 @@ impl Acp {
             }
             (Stage::Greeting, _) => Error::Handshake(format!(
                 "the agent refuses `initialize`; check that `executable` names an agent that speaks the Agent \
-                 Client Protocol, or set `dialect` to \"auto\" if it speaks Wire\nit says: {message} ({code})"
+                 Client Protocol, or set `dialect` to \"auto\" if it speaks Wire\nit says: {failure}"
             )),
             (Stage::Setting(option, _), INVALID_PARAMS) => invalid_option(*option, message.clone()),
             (Stage::Session, _) if self.params.session_id.is_some() => {

@@ -1,14 +1,12 @@
 //! The calls to the agent that have no response yet, and the effects of the responses.
 
-use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::config::Setting;
 use super::steering::Steer;
 use super::{Acp, CANCELLED, failure};
 use crate::dialect::Incoming;
 use crate::dialect::ends::status_of;
-use crate::json::object;
 use crate::jsonrpc::RpcFailure;
 use crate::messages::Json;
 use crate::service::says_cancelled;
@@ -85,28 +83,20 @@ impl Acp {
 /// Returns how a turn ended, as a canonical status, with the agent's own word. A word of no known meaning becomes the
 /// status, which the connection reports.
 pub(super) fn stopped(answer: &Json, is_cancelled: bool) -> Json {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Stopped {
-        stop_reason: Option<String>,
-        /// The same in the spelling of other agents.
-        #[serde(rename = "stop_reason")]
-        snake: Option<String>,
-    }
-    let read = if answer.get() == "null" {
-        Ok(None)
-    } else {
-        object(answer.get()).map(|read: Stopped| read.stop_reason.or(read.snake))
+    let read = match answer.to_value() {
+        Value::Null => None,
+        Value::String(word) => Some(word),
+        Value::Object(members) => ["stopReason", "stop_reason"].iter().find_map(|name| word_of(members.get(*name)?)),
+        _ => return answer.clone(),
     };
     let stop_reason = match read {
-        Ok(Some(stop_reason)) => stop_reason,
-        Ok(None) => {
+        Some(stop_reason) => stop_reason,
+        None => {
             tracing::warn!("the agent ended the turn without a reason");
             return Json::from(
                 json!({"status": if is_cancelled { "cancelled" } else { "finished" }, "stop_reason": ""}),
             );
         }
-        Err(_) => return answer.clone(),
     };
     let is_certain = ["max_tokens", "max_turn_requests", "refusal"].contains(&&*failure::in_snake_case(&stop_reason));
     let status = match status_of(&stop_reason) {
@@ -116,6 +106,15 @@ pub(super) fn stopped(answer: &Json, is_cancelled: bool) -> Json {
         None => &*stop_reason,
     };
     Json::from(json!({"status": status, "stop_reason": stop_reason}))
+}
+
+/// Returns the word of a stop reason. Some agents wrap it in an object.
+fn word_of(reason: &Value) -> Option<String> {
+    let word = match reason {
+        Value::Object(members) => ["type", "reason", "kind"].iter().find_map(|name| members.get(*name)?.as_str()),
+        other => other.as_str(),
+    };
+    word.map(str::to_owned)
 }
 
 /// Returns whether a failure only says that the turn was cancelled.

@@ -408,6 +408,8 @@ fn loose_parts(update: &Update<'_>) -> Option<Vec<ContentPart>> {
         Value::Array(items) => items,
         item => vec![item],
     };
+    // A block of an unknown type must not hide the texts beside it.
+    let is_list = items.len() > 1;
     let mut parts: Vec<ContentPart> = Vec::new();
     for item in items {
         let text = match item {
@@ -419,7 +421,14 @@ fn loose_parts(update: &Update<'_>) -> Option<Vec<ContentPart>> {
                     continue;
                 }
                 Ok(_) => return None,
-                Err(_) => item.get("text")?.as_str()?.to_owned(),
+                Err(_) => match item.get("text").and_then(Value::as_str) {
+                    Some(text) => text.to_owned(),
+                    None if is_list && !thinks && parts.len() < MAX_PARTS => {
+                        parts.push(serde_json::from_value(item).ok()?);
+                        continue;
+                    }
+                    None => return None,
+                },
             },
         };
         match parts.last_mut() {

@@ -1,6 +1,9 @@
 //! Conversion of the server's frames to events.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::agents::{Place, push};
@@ -8,7 +11,7 @@ use super::ends::{Ended, cut_word};
 use super::frames::Frame;
 use super::{KimiWeb, MAIN, content, unknown};
 use crate::dialect::Incoming;
-use crate::json::Key;
+use crate::json::{Key, borrowed, whole_number};
 use crate::jsonrpc::{MAX_DEPTH, Params, is_too_deep};
 use crate::messages::{
     CompactionBegin, CompactionEnd, Content, ContentPart, Event, Json, Notification, SteerInput, StepBegin,
@@ -43,7 +46,20 @@ pub(super) struct Head<'a> {
     pub(super) turn_id: Option<i64>,
 }
 
-impl Head<'_> {
+impl<'a> Head<'a> {
+    /// Reads the fields. A field that cannot be read is left out, and the other is kept.
+    fn read(payload: &'a str) -> Self {
+        borrowed(payload).unwrap_or_else(|_| {
+            let members: BTreeMap<String, &RawValue> = borrowed(payload).unwrap_or_default();
+            let member = |name| members.get(name).map(|member| member.get());
+            let turn = member("turnId").and_then(|text| serde_json::from_str::<Value>(text).ok());
+            Self {
+                agent_id: member("agentId").and_then(|text| serde_json::from_str(text).ok()),
+                turn_id: turn.and_then(|turn| whole_number(&turn)?.try_into().ok()),
+            }
+        })
+    }
+
     pub(super) fn agent(&self) -> &str {
         self.agent_id.as_ref().map_or(MAIN, |agent| &*agent.0)
     }
@@ -91,7 +107,7 @@ impl KimiWeb {
             return;
         }
         let payload = frame.payload();
-        let head: Head<'_> = crate::json::borrowed(payload).unwrap_or_default();
+        let head = Head::read(payload);
         if self.is_of_told_turn(kind, &head) {
             return;
         }

@@ -27,8 +27,7 @@ pub fn deleted(outcome: std::result::Result<Json, RpcFailure>) -> Result<()> {
 }
 
 fn refused(failure: RpcFailure) -> Error {
-    let RpcFailure { code, message, data } = failure;
-    Error::Rpc(RpcError { rpc_code: Some(code), data, ..RpcError::new(RpcErrorKind::Other, message) })
+    Error::Rpc(RpcError::of_answer(RpcErrorKind::Other, failure))
 }
 
 /// The sessions of the pages so far.

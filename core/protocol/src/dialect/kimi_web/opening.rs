@@ -8,7 +8,9 @@ use super::cursors::{NO_ANSWER, Subscribed};
 use super::{Asked, KimiWeb, KimiWebParams, NAME, segment};
 use crate::dialect::{Capabilities, Handshake, OpeningSession, PolicyReach, agent_name};
 use crate::error::{Error, Result, RpcError, RpcErrorKind, invalid_option};
+use crate::json::object;
 use crate::jsonrpc::RpcFailure;
+use crate::messages::lenient::Number;
 use crate::messages::{Json, ServerInfo, SlashCommand, decode_body};
 
 /// The server refuses the parameters.
@@ -114,16 +116,16 @@ impl KimiWeb {
     fn greeted(&mut self, answer: &Json) -> Result<Next> {
         #[derive(Deserialize)]
         struct Meta {
-            server_version: String,
+            server_version: Option<String>,
         }
-        let meta: Meta = decode_body(answer.get()).map_err(|reason| {
+        let meta: Meta = object(answer.get()).map_err(|reason| {
             Error::Handshake(format!(
                 "the server's answer to `GET /meta` can't be read: {reason}; check that `executable` names Kimi Code, or set \
                  `dialect` to \"auto\""
             ))
         })?;
-        self.server =
-            Some(ServerInfo { name: "Kimi Code".to_owned(), version: meta.server_version, extra: Default::default() });
+        let version = meta.server_version.unwrap_or_default();
+        self.server = Some(ServerInfo { name: "Kimi Code".to_owned(), version, extra: Default::default() });
         let KimiWebParams { work_dir, session_id, fork_of, .. } = &self.params;
         self.stage = Stage::Session;
         Ok(match (fork_of, session_id) {
@@ -143,12 +145,12 @@ impl KimiWeb {
         }
         #[derive(Deserialize)]
         struct Created {
-            id: String,
+            id: Number<String>,
         }
         let created: Created = decode_body(answer.get()).map_err(|reason| {
             Error::Handshake(format!("the server's answer about the session can't be read: {reason}"))
         })?;
-        self.session = Some(created.id);
+        self.session = Some(created.id.0);
         if self.params.fork_of.is_some() {
             self.stage = Stage::Status;
             return Ok(Next::Get(self.path("/status")?));
@@ -238,7 +240,7 @@ impl KimiWeb {
 
     /// Returns whether the opening continues although this call was refused.
     fn opening_refused(&mut self, failure: &RpcFailure) -> Result<Option<Next>> {
-        let RpcFailure { code, message, data } = failure;
+        let RpcFailure { code, message, .. } = failure;
         if matches!(self.stage, Stage::Skills) {
             // Older releases have no such call. Then no commands are known.
             tracing::debug!(code, message, "the server lists no skills");
@@ -249,14 +251,15 @@ impl KimiWeb {
             return Ok(Some(self.subscribe(true)));
         }
         let rpc = |hint: Option<&str>| {
-            let hint = hint.map(Into::into);
-            let error = RpcError::new(RpcErrorKind::Other, message.clone());
-            Error::Rpc(RpcError { rpc_code: Some(*code), data: data.clone(), hint, ..error })
+            Error::Rpc(RpcError {
+                hint: hint.map(Into::into),
+                ..RpcError::of_answer(RpcErrorKind::Other, failure.clone())
+            })
         };
         Err(match (&self.stage, *code) {
             (Stage::Greeting, _) => Error::Handshake(format!(
                 "the server refuses `GET /meta`; check that `executable` names Kimi Code, or set `dialect` to \"auto\"\nit \
-                 says: {message} ({code})"
+                 says: {failure}"
             )),
             (Stage::Session, NO_DIRECTORY) => invalid_option("work_dir", message.clone()),
             (Stage::Session, NO_SESSION) => rpc(Some(
@@ -273,11 +276,7 @@ impl KimiWeb {
         match (&self.stage, outcome) {
             (Stage::Failed(error), _) => return Err(error.clone()),
             (Stage::Open, _) => {}
-            (_, Err(failure)) => {
-                let RpcFailure { code, message, data } = failure;
-                let error = RpcError::new(RpcErrorKind::Other, message);
-                return Err(Error::Rpc(RpcError { rpc_code: Some(code), data, ..error }));
-            }
+            (_, Err(failure)) => return Err(Error::Rpc(RpcError::of_answer(RpcErrorKind::Other, failure))),
             (_, Ok(_)) => return Err(Error::Handshake("the server has opened no session".to_owned())),
         }
         let slash_commands = std::mem::take(&mut self.commands);

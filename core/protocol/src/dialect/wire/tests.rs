@@ -27,6 +27,28 @@ fn read(kind: &str, payload: &Value) -> Event {
 }
 
 #[test]
+fn event_without_readable_type_is_an_unknown_event() {
+    for (params, reason) in [
+        (r#"{"type":7,"payload":{"text":"x"}}"#, "type: not a string"),
+        (r#"{"payload":{"text":"x"}}"#, "missing field `type`"),
+        (r#"["x"]"#, "a list, not an object"),
+        (r#""x""#, "a single value, not an object"),
+    ] {
+        let line = format!(r#"{{"jsonrpc":"2.0","method":"event","params":{params}}}"#);
+        match Wire::new(WireVersion::LATEST).read_line(line.as_bytes()) {
+            Incoming::Event(event) => match *event {
+                Event::Unknown(event) => {
+                    assert_eq!((&*event.kind, event.payload.get()), ("event", params));
+                    assert_eq!(event.error.as_deref(), Some(reason));
+                }
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn arguments_as_json_become_their_text() {
     let call = |arguments: &str| {
         let line = format!(

@@ -251,6 +251,10 @@ fn stop_reason_decides_turn_end() {
         (json!({"stop_reason": "max_tokens"}), "turn truncated"),
         (json!({"stop_reason": "max_tokens", "stopReason": "refusal"}), "turn refused"),
         (json!({"stopReason": "error"}), "turn finished"),
+        (json!({"stopReason": {"type": "refusal"}}), "turn refused"),
+        (json!({"stopReason": {"reason": "max_tokens"}}), "turn truncated"),
+        (json!({"stopReason": 7, "stop_reason": "refusal"}), "turn refused"),
+        (json!("max_tokens"), "turn truncated"),
     ] {
         let mut player = prompted();
         player.hear(&answer(2, result));
