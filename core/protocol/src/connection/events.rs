@@ -6,6 +6,7 @@ use super::invalid_lines::Report;
 use super::tool_calls::Present;
 use super::{Connection, Output, Phase, SHOWN, Scope, plan, requests, turn, warnings};
 use crate::dialect::Incoming;
+use crate::jsonrpc::relayed::has_repeated_names;
 use crate::messages::{Event, HandlerFailed, HandlerKind, UnknownEvent};
 use crate::printable::printable_line;
 
@@ -37,8 +38,16 @@ impl Connection {
                     self.handle_incoming(incoming, line, now);
                 }
             }
+            Incoming::Request { rpc_id, request }
+                if self.is_of_policy(&request) && std::str::from_utf8(line).is_ok_and(has_repeated_names) =>
+            {
+                self.block_unclear_call(rpc_id, &request);
+            }
             Incoming::Request { rpc_id, request } => self.request(rpc_id, *request, line.len(), now),
             Incoming::OwnToolRequest { rpc_id, request } => self.own_tool_request(rpc_id, *request, line.len(), now),
+            Incoming::Choice { rpc_id, question, approval } => {
+                self.choice_request(rpc_id, *approval, *question, line.len(), now);
+            }
             Incoming::Answered(bytes) => self.transmit(bytes),
             Incoming::Cancelled { rpc_id } => self.request_cancelled(&rpc_id),
             Incoming::Terminal { rpc_id, terminal, call } => self.terminal_call(&rpc_id, &terminal, call),

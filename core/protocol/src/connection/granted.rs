@@ -22,6 +22,9 @@ const FOLDERS: [&str; 9] =
     ["cwd", "workdir", "working_dir", "working_directory", "directory", "dir", "dir_path", "chdir", "folder"];
 const PATHS: [&str; 7] = ["path", "file_path", "filePath", "abs_path", "absolute_path", "file", "filename"];
 const CONTENTS: [&str; 6] = ["content", "contents", "text", "file_text", "newText", "new_content"];
+/// The texts before and after a change of a part of a file.
+const BEFORE: [&str; 4] = ["old_string", "old_str", "oldText", "old_text"];
+const AFTER: [&str; 4] = ["new_string", "new_str", "new_text", "replacement"];
 
 /// Arguments that change nothing about what runs or is written.
 const ABOUT: [&str; 6] = ["description", "explanation", "reason", "timeout", "timeout_ms", "title"];
@@ -172,6 +175,10 @@ fn subjects(request: &ApprovalRequest, work_dir: &Path) -> Vec<Subject> {
     let arguments = call.arguments.as_ref().unwrap_or(&none);
     let is_small = |subject: &Subject| subject.size() <= MAX_TEXT;
     let whole = |path: &str| work_dir.join(path).to_string_lossy().into_owned();
+    // A subagent can have another directory.
+    if request.agent_id.as_ref().is_some_and(|agent| !agent.is_empty()) {
+        return Vec::new();
+    }
     let found = match call.kind {
         Some(ToolKind::Execute) => {
             let Some(command) = only_command(request, arguments) else { return Vec::new() };
@@ -210,6 +217,29 @@ fn only_command(request: &ApprovalRequest, arguments: &Map<String, Value>) -> Op
     (is_plain && request.description.contains(&text)).then_some(command)
 }
 
+/// Whether the arguments say nothing else than the changes that the request shows.
+fn agree(
+    arguments: &Map<String, Value>,
+    files: &[(String, Vec<(String, String)>)],
+    whole: impl Fn(&str) -> String,
+) -> bool {
+    let changes = files.iter().flat_map(|(_, changes)| changes);
+    arguments.iter().all(|(name, value)| {
+        let name = &**name;
+        let text = value.as_str();
+        let among = |names: &[&str]| names.contains(&name);
+        if among(&PATHS) {
+            text.is_some_and(|path| files.iter().all(|(known, _)| *known == whole(path)))
+        } else if among(&CONTENTS) || among(&AFTER) {
+            text.is_some_and(|text| changes.clone().any(|(_, after)| after == text))
+        } else if among(&BEFORE) {
+            text.is_some_and(|text| changes.clone().any(|(before, _)| before == text))
+        } else {
+            among(&ABOUT)
+        }
+    })
+}
+
 /// Returns the changes of files that a request shows.
 fn changes(request: &ApprovalRequest, arguments: &Map<String, Value>, whole: impl Fn(&str) -> String) -> Vec<Subject> {
     let mut files: Vec<(String, Vec<(String, String)>)> = Vec::new();
@@ -220,6 +250,9 @@ fn changes(request: &ApprovalRequest, arguments: &Map<String, Value>, whole: imp
             Some((_, changes)) => changes.push(change),
             None => files.push((path, vec![change])),
         }
+    }
+    if !files.is_empty() && !agree(arguments, &files, &whole) {
+        return Vec::new();
     }
     if files.is_empty() {
         // With other arguments, such as a mode or a line, the text is not the whole file.

@@ -18,8 +18,8 @@ use crate::answers::{Approval, HookDecision};
 use crate::dialect::Answer;
 use crate::json::parsed_object;
 use crate::messages::{
-    ApprovalRequest, Event, FunctionCall, HandlerKind, HookRequest, PolicyDecision, PolicyOutcome, TerminalRequest,
-    ToolCall, ToolCallInfo, ToolKind,
+    ApprovalRequest, DisplayBlock, Event, FunctionCall, HandlerKind, HookRequest, PolicyDecision, PolicyOutcome,
+    TerminalRequest, ToolCall, ToolCallInfo, ToolKind,
 };
 use crate::recording::{Decider, Entry, PolicyEntry};
 
@@ -157,10 +157,7 @@ impl Connection {
         let Event::HookRequest(hook) = request else { return };
         let Some(call) = called(hook) else {
             // Rules that deny cannot decide about a call without a tool.
-            let block = HookDecision::Block("the call names no tool, so the user's policy cannot check it".to_owned());
-            let answer = Answer::Hook(block);
-            self.record_decision(Decided::at_once(&hook.id, &HandlerKind::Hook, Decider::Policy, &answer));
-            return self.send_answer(ReplyTo::Agent(rpc_id), &hook.id, &answer);
+            return self.block_call(rpc_id, hook, "the call names no tool, so the user's policy cannot check it");
         };
         let (mut rule, call_id) = (None, call.id.clone());
         let is_output = self.is_output_tool(&call.name);
@@ -176,6 +173,18 @@ impl Connection {
         let answer = Answer::Hook(answer);
         let decided = Decided::at_once(&hook.id, &HandlerKind::Hook, Decider::Policy, &answer);
         self.record_decision(Decided { tool_call: Some(&call_id), rule: rule.as_deref(), ..decided });
+        self.send_answer(ReplyTo::Agent(rpc_id), &hook.id, &answer);
+    }
+
+    /// Blocks the call of a hook that has a member twice: programs differ in which one they take.
+    pub(super) fn block_unclear_call(&mut self, rpc_id: String, request: &Event) {
+        let Event::HookRequest(hook) = request else { return };
+        self.block_call(rpc_id, hook, "the call has a member twice, so the user's policy cannot check it");
+    }
+
+    fn block_call(&mut self, rpc_id: String, hook: &HookRequest, reason: &str) {
+        let answer = Answer::Hook(HookDecision::Block(reason.to_owned()));
+        self.record_decision(Decided::at_once(&hook.id, &HandlerKind::Hook, Decider::Policy, &answer));
         self.send_answer(ReplyTo::Agent(rpc_id), &hook.id, &answer);
     }
 
@@ -270,13 +279,9 @@ impl Connection {
         ToolCallInfo { kind, ..call.clone() }
     }
 
-    /// Returns the answer to an approval if a rule has one, or else what the program is asked.
-    pub(super) fn decide_approval(
-        &mut self,
-        request: &ApprovalRequest,
-        scope: Scope,
-    ) -> Result<Answer, Option<AskedAbout>> {
-        let Some(rules) = self.sources.rules.clone() else { return Err(None) };
+    /// Returns what the rules say about a request for an approval, and what the program would be asked. `None` without rules.
+    fn judge(&mut self, request: &ApprovalRequest) -> Option<(PolicyDecision, AskedAbout)> {
+        let rules = self.sources.rules.clone()?;
         let dialect = &self.dialect;
         let (agent, id) = (request.agent_id.as_deref(), &request.tool_call_id);
         let statements = self.tool_calls.statements(agent, id, &|id| dialect.call_details(id));
@@ -309,7 +314,16 @@ impl Connection {
             let arguments = Map::from_iter([("command".to_owned(), command.into())]);
             ToolCallInfo { arguments: Some(arguments), ..newest.clone() }
         });
-        earlier.extend(unsaid.collect::<Vec<_>>());
+        // The directory or the variables that the agent shows with a command are parts of it.
+        let with_more = request.display.iter().filter_map(|block| match block {
+            DisplayBlock::Shell(shell) if !shell.extra.is_empty() => {
+                let mut arguments = Map::from_iter([("command".to_owned(), shell.command.clone().into())]);
+                arguments.extend(shell.extra.iter().map(|(name, value)| (name.clone(), value.clone())));
+                Some(ToolCallInfo { arguments: Some(arguments), ..newest.clone() })
+            }
+            _ => None,
+        });
+        earlier.extend(unsaid.chain(with_more).collect::<Vec<_>>());
         for call in std::iter::once(&mut newest).chain(&mut earlier) {
             call.kind = stated_kind(call);
         }
@@ -333,30 +347,77 @@ impl Connection {
             (decision.rule, decision.source) = (None, None);
         }
         decision.tool_call = shown;
-        let rule = decision.rule.clone();
-        let outcome = decision.decision.clone();
-        let answer = match outcome {
+        Some((decision, asked))
+    }
+
+    /// Returns the answer to an approval if a rule has one, or else what the program is asked.
+    pub(super) fn decide_approval(
+        &mut self,
+        request: &ApprovalRequest,
+        scope: Scope,
+    ) -> Result<Answer, Option<AskedAbout>> {
+        let Some((decision, asked)) = self.judge(request) else { return Err(None) };
+        match decision.decision {
             PolicyOutcome::Allow => {
+                let rule = decision.rule.clone();
                 self.report_decision(decision, scope);
                 let subjects = self.subjects_of(request);
                 self.grant(subjects);
-                Approval::Approve
+                Ok(self.answer_by_rule(request, rule.as_deref(), Approval::Approve))
             }
-            PolicyOutcome::Deny => {
-                let subjects = self.subjects_of(request);
-                self.withdraw(&subjects);
-                Approval::reject(self.deny_in(decision, &request.description, scope))
-            }
+            PolicyOutcome::Deny => Ok(self.reject_by_rule(request, decision, scope)),
             _ => {
                 self.report_decision(decision, scope);
-                return Err(Some(asked));
+                Err(Some(asked))
             }
-        };
-        let answer = Answer::Approval(answer);
+        }
+    }
+
+    fn reject_by_rule(&mut self, request: &ApprovalRequest, decision: PolicyDecision, scope: Scope) -> Answer {
+        let rule = decision.rule.clone();
+        let subjects = self.subjects_of(request);
+        self.withdraw(&subjects);
+        let rejection = Approval::reject(self.deny_in(decision, &request.description, scope));
+        self.answer_by_rule(request, rule.as_deref(), rejection)
+    }
+
+    fn answer_by_rule(&mut self, request: &ApprovalRequest, rule: Option<&str>, approval: Approval) -> Answer {
+        let answer = Answer::Approval(approval);
         let decided = Decided::at_once(&request.id, &HandlerKind::Approval, Decider::Policy, &answer);
         let tool_call = Some(&*request.tool_call_id);
-        self.record_decision(Decided { tool_call, rule: rule.as_deref(), ..decided });
-        Ok(answer)
+        self.record_decision(Decided { tool_call, rule, ..decided });
+        answer
+    }
+
+    /// Handles a request for a permission that offers a choice. The rules may deny it. Otherwise the program answers the question.
+    pub(super) fn choice_request(
+        &mut self,
+        rpc_id: String,
+        approval: ApprovalRequest,
+        question: Event,
+        size: usize,
+        now: Instant,
+    ) {
+        if self.sources.rules.is_some() && self.replay.is_none() {
+            self.restate_call(&approval, now);
+            let mut asked = Event::from(approval);
+            self.add_tool_call(&mut asked, now);
+            let scope = self.live_scope();
+            if let Event::ApprovalRequest(asked) = &asked
+                && let Some((decision, _)) = self.judge(asked)
+            {
+                match decision.decision {
+                    PolicyOutcome::Deny => {
+                        let answer = self.reject_by_rule(asked, decision, scope);
+                        return self.send_answer(ReplyTo::Agent(rpc_id), &asked.id, &answer);
+                    }
+                    PolicyOutcome::Ask => self.report_decision(decision, scope),
+                    // The program chooses an option.
+                    _ => {}
+                }
+            }
+        }
+        self.request(rpc_id, question, size, now);
     }
 
     /// Handles the request for an approval of a call of the program's own tool. It is approved unless the policy denies it

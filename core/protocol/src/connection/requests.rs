@@ -126,6 +126,10 @@ pub(super) struct Pending {
 #[derive(Debug, Default)]
 pub(super) struct About {
     pub(super) tool_call: Option<Known>,
+    /// For an approval: the id of the call.
+    call: String,
+    /// For an approval: whether the arguments had begun and were not complete.
+    is_partial: bool,
     /// For an approval: the subagent that asks.
     pub(super) agent: Option<String>,
     /// For an approval.
@@ -158,6 +162,10 @@ pub(super) struct Requests {
 impl Connection {
     /// Returns the details of a request, for the outcome of the turn and for the check of an answer.
     fn about(&mut self, reply_to: &ReplyTo, request: &Event) -> About {
+        let is_partial = match request {
+            Event::ApprovalRequest(request) => self.tool_calls.has_begun_arguments(&request.tool_call_id),
+            _ => false,
+        };
         let dialect = &self.dialect;
         let details = |id: &str| dialect.call_details(id);
         let mut find = |agent: Option<&str>, id: &str| self.tool_calls.find(agent, id, &details);
@@ -170,6 +178,8 @@ impl Connection {
                         ReplyTo::Held(held) => Some(Known::of_call(held.call.clone())),
                         _ => find(request.agent_id.as_deref(), &request.tool_call_id),
                     },
+                    call: request.tool_call_id.clone(),
+                    is_partial,
                     description: short(&request.description),
                     action: short(&request.action),
                     agent: request.agent_id.clone(),

@@ -45,7 +45,9 @@ use self::handshake::is_kimi_code;
 use crate::answers::{Answers, Approval, HookDecision};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::jsonrpc::{Message, RpcFailure};
-use crate::messages::{Content, Event, Json, SlashCommand, TerminalResult, ToolKind, ToolReturnValue, UnknownEvent};
+use crate::messages::{
+    ApprovalRequest, Content, Event, Json, SlashCommand, TerminalResult, ToolKind, ToolReturnValue, UnknownEvent,
+};
 use crate::telemetry::TraceContext;
 
 /// A session that an agent has stored.
@@ -141,6 +143,15 @@ pub enum Incoming {
         rpc_id: String,
         /// The approval request.
         request: Box<Event>,
+    },
+    /// A request for a permission whose options are a choice. Rules may deny it. Otherwise the program answers the question.
+    Choice {
+        /// The id, as JSON text.
+        rpc_id: String,
+        /// The question with the options.
+        question: Box<Event>,
+        /// The same as a request for an approval, for the rules.
+        approval: Box<ApprovalRequest>,
     },
     /// A request with an unknown method. It must be refused.
     UnknownMethod {

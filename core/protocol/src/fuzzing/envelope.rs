@@ -30,7 +30,10 @@ fn expected(value: &Value) -> Kind {
         }
         Some(_) => return Kind::Malformed,
     }
+    let known = ["jsonrpc", "id", "method", "params", "result", "error"];
+    let has_others = members.keys().any(|name| !known.contains(&&**name));
     let outcome = match (present("error").filter(|error| *error != false), member("result")) {
+        (_, None) if has_others && member("jsonrpc").is_none() => return Kind::Malformed,
         (Some(error), _) => {
             let given = |name: &str| error.get(name).filter(|value| !value.is_null());
             let message = match given("message") {
@@ -54,7 +57,7 @@ fn expected(value: &Value) -> Kind {
             ))
         }
         (None, Some(result)) => Ok(result.clone()),
-        (None, None) if present("id").is_some() => Ok(Value::Null),
+        (None, None) if present("id").is_some() && !has_others => Ok(Value::Null),
         (None, None) => return Kind::Malformed,
     };
     Kind::Response { id: present("id").map(id_text), outcome }

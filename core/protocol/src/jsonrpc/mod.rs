@@ -116,6 +116,10 @@ struct Members<'a> {
     params: Option<Params<'a>>,
     result: Option<&'a str>,
     error: Option<&'a str>,
+    /// Whether it says that it is a message of JSON-RPC.
+    has_version: bool,
+    /// Whether it has other members, which no message of JSON-RPC has.
+    has_others: bool,
     /// Whether a part can only be read leniently.
     is_odd: bool,
 }
@@ -142,7 +146,11 @@ impl<'a> Members<'a> {
                     return Ok(());
                 }
                 // A name with half of a surrogate pair is refused, as serde does.
-                Some(_) => return scanner.value().map(drop),
+                Some(name) => {
+                    let slot = if name == "jsonrpc" { &mut members.has_version } else { &mut members.has_others };
+                    *slot = true;
+                    return scanner.value().map(drop);
+                }
                 None => return Err(NotJson),
             };
             // Of members with the same name, the last one counts, as in most parsers.
@@ -326,7 +334,10 @@ fn message(members: Members<'_>) -> Message<'_> {
             None => Message::Notification { method, params },
         };
     }
+    // A line of a log can have an ID and an error, too.
+    let is_foreign = members.has_others && !members.has_version && members.result.is_none();
     let outcome = match (members.error, members.result) {
+        _ if is_foreign => return Message::Invalid("neither method nor result, and members of no message".to_owned()),
         (Some(error), _) if !matches!(error, "null" | "false") => {
             let failure = object(error).ok().filter(|failure: &RpcFailure| !failure.message.is_empty());
             let failure = failure.unwrap_or_else(|| unreadable_failure(error));
@@ -337,7 +348,7 @@ fn message(members: Members<'_>) -> Message<'_> {
             Err(reason) => return Message::Invalid(format!("result: {reason}")),
         },
         // JavaScript leaves out a result that is undefined. The call must end.
-        _ if id.is_some() => Ok(RawValue::NULL),
+        _ if id.is_some() && !members.has_others => Ok(RawValue::NULL),
         _ => return Message::Invalid("neither method, result nor error".to_owned()),
     };
     let id = id.map(|id| scan::text_of(id).unwrap_or_else(|| plain_id(id)));
@@ -502,6 +513,24 @@ mod tests {
         let line = br#"{"id":"1","error":{"code":-32000,"message":{"text":"no"}}}"#;
         let Message::Response { outcome: Err(failure), .. } = parse(line) else { panic!("no error") };
         assert_eq!((failure.code, &*failure.message), (-32000, r#"{"text":"no"}"#));
+    }
+
+    #[test]
+    fn lines_of_logs_are_no_answers() {
+        for line in [
+            r#"{"level":30,"pid":7,"id":2,"msg":"tool started"}"#,
+            r#"{"level":50,"id":2,"msg":"tool failed","error":"no"}"#,
+            r#"{"jsonrpc":"2.0","level":30,"id":2}"#,
+        ] {
+            assert!(invalid(line), "{line}");
+        }
+        for line in [
+            r#"{"id":2,"error":"no"}"#,
+            r#"{"jsonrpc":"2.0","id":2,"error":"no","more":1}"#,
+            r#"{"type":"response","id":2,"result":{}}"#,
+        ] {
+            assert!(matches!(parse(line.as_bytes()), Message::Response { id: Some(_), .. }), "{line}");
+        }
     }
 
     #[test]

@@ -12,14 +12,22 @@ impl Connection {
     /// Returns the reason if an approval came too late: the agent has described the call in another way since it asked.
     pub(in super::super) fn change_of_call(&mut self, key: RequestKey) -> Option<String> {
         let Pending { about, reply_to: ReplyTo::Agent(_), .. } = self.requests.pending.get(&key)? else { return None };
-        let (asked, agent) = (Arc::clone(&about.tool_call.as_ref()?.call), about.agent.clone());
         let dialect = &self.dialect;
+        let Some(asked) = &about.tool_call else {
+            // The agent asked about a call before it described the call, as kimi-cli 1.30 does for subagents.
+            let newest = self.tool_calls.find(about.agent.as_deref(), &about.call, &|id| dialect.call_details(id))?;
+            let refusal = self.refusal_of_newer(&newest.call);
+            return refusal.map(|reason| format!("the agent described this call while it was decided: {reason}"));
+        };
+        let (asked, agent, is_partial) = (Arc::clone(&asked.call), about.agent.clone(), about.is_partial);
         let is_new = |hash: &u64| !about.shown.contains(hash);
         let details = dialect.call_details(&asked.id);
         let shows_more = details.shown.iter().any(is_new);
         let is_replaced = details.replacements != about.replacements;
         let newest = self.tool_calls.find(agent.as_deref(), &asked.id, &|id| dialect.call_details(id))?.call;
+        let is_completed = is_partial && asked.arguments != newest.arguments;
         let change = change_between(&asked, &newest)
+            .or_else(|| is_completed.then_some("the arguments"))
             .or_else(|| shows_more.then_some("the change of a file"))
             .or_else(|| is_replaced.then_some("the description"))
             .or_else(|| (names_more(&asked, &newest) && !self.allows(&newest)).then_some("the files"));

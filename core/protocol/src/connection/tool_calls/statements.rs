@@ -185,6 +185,15 @@ impl ToolCalls {
         all
     }
 
+    /// Whether the arguments of a call with this id have begun, and are not complete.
+    pub(in super::super) fn has_begun_arguments(&mut self, id: &str) -> bool {
+        let mut open = self.streams.values_mut().filter_map(|stream| stream.open.get_mut(id));
+        open.any(|call| {
+            let has_text = call.arguments.as_deref().is_some_and(|text| !text.trim().is_empty());
+            has_text && call.known(id).call.arguments.is_none()
+        })
+    }
+
     /// Whether the agent described the calls of this id in several ways, so that a request may be about another call than
     /// [`ToolCalls::find`] returns.
     pub(in super::super) fn is_ambiguous(&self, id: &str) -> bool {

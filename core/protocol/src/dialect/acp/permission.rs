@@ -14,6 +14,7 @@ use super::{Acp, Asks, OpenRequest, content, meta, request_id, unknown};
 use crate::answers::Approval;
 use crate::dialect::{Answer, Incoming, OfferedOptions};
 use crate::json::exact;
+use crate::jsonrpc::relayed::has_repeated_names;
 use crate::jsonrpc::{Params, is_too_deep};
 use crate::messages::{ApprovalRequest, Event, Question, QuestionOption, QuestionRequest};
 use crate::printable::printable;
@@ -243,12 +244,15 @@ fn is_answer(option: &Choice) -> bool {
 }
 
 /// Returns whether the options are those of an approval: one option allows the action once, and one rejects it once.
-/// The number of options that allow it always does not matter if one allows it once.
+/// The number of options that allow it always does not matter if one allows it once. Options of unknown kinds are never chosen.
 fn is_approval(options: &[Choice]) -> bool {
     let count = |kind: Kind| options.iter().filter(|option| option.kind == Some(kind)).count();
     let (once, always) = (count(Kind::AllowOnce), count(Kind::AllowAlways));
-    let plain = options.iter().all(|option| option.kind.is_some() && !is_skip(option));
-    plain && once <= 1 && count(Kind::RejectOnce) <= 1 && (always <= 1 || once == 1)
+    let (reject_once, reject_always) = (count(Kind::RejectOnce), count(Kind::RejectAlways));
+    let is_complete = once == 1 && reject_once.max(reject_always) >= 1;
+    let are_known = is_complete || options.iter().all(|option| option.kind.is_some());
+    let has_skip = options.iter().any(is_skip);
+    are_known && !has_skip && once <= 1 && reject_once <= 1 && (always <= 1 || once == 1)
 }
 
 /// Returns for each option whether its id means only this option. Options that reject may share an id. An option whose
@@ -390,16 +394,25 @@ impl Acp {
         self.restate(&call_id, asked.tool_call.meta.as_ref(), fields, &mut all);
         let described = params.member("toolCall").ok().flatten().unwrap_or_default();
         self.note_unreadable(&call_id, described, Of::Request);
+        if has_repeated_names(params.get()) {
+            self.tools.set_incomplete(&call_id);
+        }
         let unread = unread_parts(described);
         let order = self.next_order();
         let is_own = unread.is_empty() && self.is_own_call(&call_id, fields, &asked.options.0);
-        let (mut request, question): (Event, _) = if is_approval(&asked.options.0) {
-            (self.approval(rpc_id, &call_id, &asked, &unread).into(), String::new())
+        let approval = self.approval(rpc_id, &call_id, &asked, &unread);
+        let (mut request, question, choice): (Event, _, _) = if is_approval(&asked.options.0) {
+            (approval.into(), String::new(), None)
         } else {
-            let question = self.question(&call_id, &asked, &unread);
+            let mut question = self.question(&call_id, &asked, &unread);
             let text = question.question.clone();
+            let choice = (!self.only_asks(&call_id, &asked)).then(|| Box::new(approval));
+            if let Some(approval) = choice.as_ref().filter(|_| self.does_something(&call_id)) {
+                question.body = Some(self.shown(&call_id, &approval.description)).filter(|body| !body.is_empty());
+            }
             let (id, tool_call_id) = (request_id(rpc_id), call_id);
-            (QuestionRequest { id, tool_call_id, questions: vec![question], extra: Default::default() }.into(), text)
+            let request = QuestionRequest { id, tool_call_id, questions: vec![question], extra: Default::default() };
+            (request.into(), text, choice)
         };
         self.tools.count(&asked.tool_call.tool_call_id.0);
         let of_message = meta::read(params.member("_meta").unwrap_or_default());
@@ -407,10 +420,10 @@ impl Acp {
         let asks = Asks::Permission(Permission::new(asked.options.0, question));
         self.open.insert(rpc_id.to_owned(), OpenRequest { order, of_turn: self.prompting, asks });
         let (rpc_id, request) = (rpc_id.to_owned(), Box::new(request));
-        all.push(if is_own {
-            Incoming::OwnToolRequest { rpc_id, request }
-        } else {
-            Incoming::Request { rpc_id, request }
+        all.push(match choice {
+            Some(approval) => Incoming::Choice { rpc_id, question: request, approval },
+            None if is_own => Incoming::OwnToolRequest { rpc_id, request },
+            None => Incoming::Request { rpc_id, request },
         });
         Incoming::batch(all)
     }
@@ -420,11 +433,12 @@ impl Acp {
     /// arguments must be those of the tool, and nothing may say that the call does something else.
     fn is_own_call(&self, call_id: &str, fields: &acp::ToolCallUpdateFields, options: &[Choice]) -> bool {
         let Some(name) = self.tools.name(call_id) else { return false };
-        let is_title_of_tool =
-            fields.title.as_deref().is_none_or(|title| title == name || self.own_tool(title).is_some());
+        let title = fields.title.as_deref().or_else(|| self.tools.updated_title(call_id));
+        let is_title_of_tool = title.is_none_or(|title| title == name || self.own_tool(title).is_some());
         let details = self.tools.details(call_id);
         let is_plainly_described = !self.tools.may_change_something(call_id)
             && !details.is_changed()
+            && !details.is_incomplete
             && !self.tools.is_restated(call_id)
             && details.locations.is_empty()
             && details.diffs.is_empty();
@@ -439,6 +453,36 @@ impl Acp {
             && options.iter().zip(plain(options)).any(|(option, is_plain)| is_plain && option.kind == Some(Kind::AllowOnce))
             && is_approval(options)
             && self.cancelling.is_none()
+    }
+
+    /// Returns whether a request is a question that a tool asks the user, as Kimi Code does, and not about what the tool does.
+    fn only_asks(&self, call_id: &str, asked: &Asked) -> bool {
+        let details = self.tools.details(call_id);
+        asked.options.0.iter().all(|option| is_answer(option) || is_skip(option))
+            && !self.tools.questions(call_id).is_empty()
+            && !self.tools.may_change_something(call_id)
+            && !details.is_changed()
+            && details.locations.is_empty()
+            && details.diffs.is_empty()
+    }
+
+    /// Returns whether a call does more than to ask, or may do so.
+    fn does_something(&self, call_id: &str) -> bool {
+        let details = self.tools.details(call_id);
+        let has_command = || self.tools.arguments(call_id).is_some_and(|arguments| arguments.contains_key("command"));
+        self.tools.may_change_something(call_id)
+            || details.is_incomplete
+            || !details.locations.is_empty()
+            || !details.diffs.is_empty()
+            || has_command()
+    }
+
+    /// Returns a description with the arguments of the call that it does not have.
+    fn shown(&self, call_id: &str, description: &str) -> String {
+        let arguments = self.tools.arguments(call_id).unwrap_or_default();
+        let texts = arguments.values().filter_map(Value::as_str).filter(|text| !text.is_empty());
+        let missing: Vec<_> = texts.filter(|text| !description.contains(text)).collect();
+        std::iter::once(description).chain(missing).collect::<Vec<_>>().join("\n\n")
     }
 
     /// Makes a question from options that are not those of an approval. Each option is offered by its name.

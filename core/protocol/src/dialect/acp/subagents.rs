@@ -161,6 +161,15 @@ impl Acp {
                 self.begin_step(all);
                 all.push(Incoming::Request { rpc_id, request });
             }
+            Incoming::Choice { rpc_id, mut question, approval } => {
+                self.name_parents(session, child, &mut question);
+                let mut approval = Event::from(*approval);
+                self.name_parents(session, child, &mut approval);
+                self.begin_step(all);
+                if let Event::ApprovalRequest(approval) = approval {
+                    all.push(Incoming::Choice { rpc_id, question, approval: Box::new(approval) });
+                }
+            }
             other => all.push(other),
         }
     }

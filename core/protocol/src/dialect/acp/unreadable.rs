@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::Acp;
 use crate::json::scan::{for_each_member, text_of};
+use crate::jsonrpc::relayed::has_repeated_names;
 
 /// The message that describes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub(super) enum Of {
     Request,
 }
 
-/// Returns whether a call has locations or changes of files that cannot be read.
+/// Returns whether a call has locations or changes of files that cannot be read, or a member twice, of which the SDK knows one.
 fn hides_places(call: &str, of: Of) -> bool {
     let mut hides = false;
     let read = for_each_member(call, |name, value| {
@@ -28,7 +29,7 @@ fn hides_places(call: &str, of: Of) -> bool {
         };
         Ok(())
     });
-    read.is_err() || hides
+    read.is_err() || hides || has_repeated_names(call)
 }
 
 fn has_unreadable_change(content: &str, of: Of) -> bool {
@@ -71,7 +72,9 @@ pub(super) fn unread_parts(call: &str) -> Vec<String> {
             Some("locations") if value != "null" && serde_json::from_str::<Vec<ToolCallLocation>>(value).is_err() => {
                 parts.push(format!("locations: {value}"));
             }
-            Some("rawInput") if value != "null" && !value.starts_with('{') => parts.push(format!("rawInput: {value}")),
+            Some("rawInput") if value != "null" && (!value.starts_with('{') || has_repeated_names(value)) => {
+                parts.push(format!("rawInput: {value}"));
+            }
             _ => {}
         }
         Ok(())

@@ -154,15 +154,24 @@ fn part(item: Value) -> ContentPart {
 }
 
 /// Returns the blocks that display a tool call.
-pub(super) fn display(value: &Value) -> Option<DisplayBlock> {
+pub(super) fn display(value: &Value, work_dir: Option<&str>) -> Option<DisplayBlock> {
     let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
     let kind = text("kind")?;
     match &*kind {
-        "command" => Some(DisplayBlock::Shell(ShellDisplayBlock {
-            language: text("language").unwrap_or_else(|| "bash".to_owned()),
-            command: text("command")?,
-            extra: Default::default(),
-        })),
+        "command" => {
+            let language = text("language").unwrap_or_else(|| "bash".to_owned());
+            let mut block = ShellDisplayBlock { language, command: text("command")?, extra: Default::default() };
+            // What changes where or how the command runs is a part of it.
+            let is_more = |name: &str, value: &Value| match name {
+                "kind" | "type" | "command" | "language" | "description" => false,
+                "cwd" => !value.is_null() && (value.as_str() != work_dir || work_dir.is_none()),
+                _ => !value.is_null(),
+            };
+            for (name, value) in value.as_object()?.iter().filter(|(name, value)| is_more(name, value)) {
+                block.extra.insert(name.clone(), value.clone());
+            }
+            Some(DisplayBlock::Shell(block))
+        }
         "file_io" if matches!(text("operation").as_deref(), Some("write" | "edit")) => {
             Some(DisplayBlock::Diff(DiffDisplayBlock {
                 path: text("path")?,

@@ -10,10 +10,13 @@ use super::{Asked, KimiWeb, MAIN, content, segment};
 use crate::answers::Approval;
 use crate::dialect::{Answer, Incoming};
 use crate::messages::{
-    ApprovalKind, ApprovalRequest, ApprovalResponse, ApprovalSource, PlanDisplay, Question, QuestionOption,
+    ApprovalKind, ApprovalRequest, ApprovalResponse, ApprovalSource, Event, PlanDisplay, Question, QuestionOption,
     QuestionRequest, decode_body,
 };
 
+/// The tool whose approval is the review of a plan, and the kind of what is shown.
+const PLAN_TOOL: &str = "ExitPlanMode";
+const PLAN_REVIEW: &str = "plan_review";
 /// The limit of open requests.
 const MAX_OPEN: usize = 2048;
 /// The labels of a plan's review that the server adds to the plan's own.
@@ -31,7 +34,12 @@ pub(super) struct Pending {
     pub(super) of_turn: bool,
     /// Whether it was answered. The agent confirms that.
     is_answered: bool,
+    /// What an approval is about.
+    about: Option<About>,
 }
+
+/// What an approval is about: the id and the name of the call, the action, and what the agent shows.
+type About = (String, String, String, Value);
 
 #[derive(Debug)]
 enum What {
@@ -111,7 +119,20 @@ impl KimiWeb {
     pub(super) fn approval_requested(&mut self, payload: &str, all: &mut Vec<Incoming>) -> Result<(), String> {
         let asked: ApprovalPayload = decode_body(payload)?;
         let rpc_id = rpc_id("approval", &asked.approval_id);
-        if self.requests.contains_key(&rpc_id) {
+        let about = (
+            asked.tool_call_id.clone(),
+            asked.tool_name.clone(),
+            asked.action.clone(),
+            asked.tool_input_display.clone(),
+        );
+        if let Some(known) = self.requests.get(&rpc_id) {
+            if known.about.as_ref() != Some(&about) && !known.is_answered {
+                // An answer could be meant for either.
+                tracing::warn!("two approvals have the same id; both are rejected");
+                let bytes = self.answer_request(&rpc_id, &Answer::Question(None));
+                all.push(Incoming::Cancelled { rpc_id });
+                all.push(Incoming::Answered(bytes));
+            }
             return Ok(());
         }
         let agent = asked.agent_id.as_deref().unwrap_or(MAIN).to_owned();
@@ -119,11 +140,40 @@ impl KimiWeb {
         if place == Place::Nowhere {
             return Ok(());
         }
+        let names_call = [&asked.tool_call_id, &asked.tool_name, &asked.action].iter().any(|text| !text.is_empty());
+        if !names_call && asked.tool_input_display.is_null() {
+            // The session goes on: the server waits for an answer.
+            let (id, of_turn) = (asked.approval_id, place == Place::Turn);
+            let pending = Pending { id, what: What::Approval, of_turn, is_answered: false, about: Some(about) };
+            self.requests.insert(rpc_id.clone(), pending);
+            all.push(Incoming::Answered(self.answer_request(&rpc_id, &Answer::Question(None))));
+            return Err("it names no call".to_owned());
+        }
         self.tell_call_of_request(&agent, &asked.tool_call_id, &asked.tool_name, place, all);
         let display = &asked.tool_input_display;
-        let is_plan = display.get("kind").and_then(Value::as_str) == Some("plan_review");
+        // Another tool does more than to end the planning.
+        let is_plan = asked.tool_name == PLAN_TOOL && display.get("kind").and_then(Value::as_str) == Some(PLAN_REVIEW);
         let is_background = place != Place::Turn || self.agents.is_background(&agent);
-        let (what, request) = if is_plan {
+        let approval = ApprovalRequest {
+            id: asked.approval_id.clone(),
+            tool_call_id: asked.tool_call_id.clone(),
+            sender: asked.tool_name,
+            action: action(display).map_or_else(|| asked.action.clone(), str::to_owned),
+            description: asked.action,
+            source_kind: Some(if is_background {
+                ApprovalSource::BackgroundAgent
+            } else {
+                ApprovalSource::ForegroundTurn
+            }),
+            source_id: asked.turn_id.map(|turn| turn.to_string()),
+            subagent_type: self.agents.name(&agent),
+            agent_id: Some(agent.clone()).filter(|agent| agent != MAIN),
+            source_description: None,
+            display: content::display(display, self.params.work_dir.to_str()).into_iter().collect(),
+            extra: Default::default(),
+            tool_call: Default::default(),
+        };
+        let (what, request, approval) = if is_plan {
             let plan = display.get("plan").and_then(Value::as_str).unwrap_or_default();
             let path = display.get("path").and_then(Value::as_str).unwrap_or_default();
             let shown = PlanDisplay { content: plan.to_owned(), file_path: path.to_owned(), extra: Default::default() };
@@ -138,31 +188,13 @@ impl KimiWeb {
                 questions: vec![question],
                 extra: Default::default(),
             };
-            (What::Plan(labels), request.into())
+            (What::Plan(labels), request.into(), Some(Box::new(approval)))
         } else {
-            let request = ApprovalRequest {
-                id: asked.approval_id.clone(),
-                tool_call_id: asked.tool_call_id,
-                sender: asked.tool_name,
-                action: action(display).map_or_else(|| asked.action.clone(), str::to_owned),
-                description: asked.action,
-                source_kind: Some(if is_background {
-                    ApprovalSource::BackgroundAgent
-                } else {
-                    ApprovalSource::ForegroundTurn
-                }),
-                source_id: asked.turn_id.map(|turn| turn.to_string()),
-                subagent_type: self.agents.name(&agent),
-                agent_id: Some(agent).filter(|agent| agent != MAIN),
-                source_description: None,
-                display: content::display(display).into_iter().collect(),
-                extra: Default::default(),
-                tool_call: Default::default(),
-            };
-            (What::Approval, request.into())
+            (What::Approval, approval.into(), None)
         };
         let of_turn = !is_background;
-        self.ask(rpc_id, Pending { id: asked.approval_id, what, of_turn, is_answered: false }, request, all);
+        let pending = Pending { id: asked.approval_id, what, of_turn, is_answered: false, about: Some(about) };
+        self.ask(rpc_id, pending, request, approval, all);
         Ok(())
     }
 
@@ -203,11 +235,20 @@ impl KimiWeb {
         };
         let of_turn = place == Place::Turn && !self.agents.is_background(&agent);
         let what = What::Questions(known);
-        self.ask(rpc_id, Pending { id: asked.question_id, what, of_turn, is_answered: false }, request.into(), all);
+        let pending = Pending { id: asked.question_id, what, of_turn, is_answered: false, about: None };
+        self.ask(rpc_id, pending, request.into(), None, all);
         Ok(())
     }
 
-    fn ask(&mut self, rpc_id: String, pending: Pending, request: crate::messages::Event, all: &mut Vec<Incoming>) {
+    /// Passes a request on. `approval` is for the rules, if the request is a question.
+    fn ask(
+        &mut self,
+        rpc_id: String,
+        pending: Pending,
+        request: Event,
+        approval: Option<Box<ApprovalRequest>>,
+        all: &mut Vec<Incoming>,
+    ) {
         if self.requests.len() >= MAX_OPEN {
             self.requests.retain(|_, request| !request.is_answered);
         }
@@ -219,7 +260,11 @@ impl KimiWeb {
             self.requests.remove(&rpc_id);
             return all.push(Incoming::Answered(bytes));
         }
-        let request = Incoming::Request { rpc_id, request: Box::new(request) };
+        let request = Box::new(request);
+        let request = match approval {
+            Some(approval) => Incoming::Choice { rpc_id, question: request, approval },
+            None => Incoming::Request { rpc_id, request },
+        };
         match &mut self.replay {
             Some(replay) => replay.waiting.push(request),
             None => all.push(request),
@@ -347,7 +392,13 @@ fn approval_body(answer: &Answer) -> Value {
 }
 
 fn plan_body(answer: &Answer, labels: &[String]) -> Value {
-    let Answer::Question(Some(answers)) = answer else { return json!({"decision": "rejected"}) };
+    let Answer::Question(Some(answers)) = answer else {
+        // A rule can reject a plan, and nothing else decides about it as about an approval.
+        return match answer {
+            Answer::Approval(Approval::Reject { .. }) => approval_body(answer),
+            _ => json!({"decision": "rejected"}),
+        };
+    };
     match answers.get("Approve this plan") {
         None | Some("" | REJECT) => json!({"decision": "rejected"}),
         Some(label) if labels.iter().any(|known| known == label) => {

@@ -102,6 +102,31 @@ impl Decided {
         self.seen()
     }
 
+    /// Asks for a permission with options that are a choice. Returns whether the question is passed on, and its body.
+    fn choose(&mut self, fields: Value, kinds: [&str; 3]) -> (Seen, Option<String>) {
+        self.number += 1;
+        let options: Vec<_> = kinds.iter().map(|kind| json!({"optionId": kind, "name": kind, "kind": kind})).collect();
+        let call = merged(json!({"toolCallId": "t"}), fields);
+        let params = json!({"sessionId": "s", "options": options, "toolCall": call});
+        self.seen();
+        self.hear(
+            &json!({"jsonrpc": "2.0", "id": self.number, "method": "session/request_permission", "params": params}),
+        );
+        let mut body = None;
+        let outputs: Vec<_> = std::iter::from_fn(|| self.connection.poll_output()).collect();
+        let mut decision = None;
+        for output in outputs {
+            if let Output::Event { event, .. } = output {
+                match *event {
+                    Event::QuestionRequest(request) => body = request.questions[0].body.clone(),
+                    Event::PolicyDecision(event) => decision = Some((event.decision, event.tool_call)),
+                    _ => {}
+                }
+            }
+        }
+        (Seen { decision, ..self.seen() }, body)
+    }
+
     /// Asks for a permission that the handler decides about.
     fn asked(&mut self, fields: Value) -> RequestKey {
         self.number += 1;
@@ -564,5 +589,58 @@ proptest! {
                 Step::Update(_) | Step::End => {}
             }
         }
+    }
+}
+
+#[test]
+fn choice_of_options_is_judged_as_an_approval() {
+    let command = |command: &str| json!({"kind": "execute", "rawInput": {"command": command}});
+    for kinds in [
+        ["allow_once", "allow_once", "reject_once"],
+        ["allow_once", "reject_once", "reject_once"],
+        ["allow_twice", "allow_once", "later"],
+    ] {
+        let mut session = Decided::new();
+        let (seen, body) = session.choose(command("rm -rf ~"), kinds);
+        assert_eq!(seen.decision.map(|(outcome, _)| outcome.as_str().to_owned()).as_deref(), Some("deny"), "{kinds:?}");
+        assert_ne!(seen.selected.as_deref(), Some("allow_once"), "{kinds:?}");
+        assert_eq!(body, None, "{kinds:?}");
+        let (seen, body) = session.choose(merged(command("git push"), json!({"toolCallId": "u"})), kinds);
+        assert_eq!(seen.decision.map(|(outcome, _)| outcome.as_str().to_owned()).as_deref(), Some("ask"), "{kinds:?}");
+        assert!(body.is_some_and(|body| body.contains("git push")), "{kinds:?}");
+    }
+}
+
+#[test]
+fn option_of_unknown_kind_is_beside_an_approval() {
+    let mut session = Decided::new();
+    let (seen, body) = session.choose(
+        json!({"kind": "execute", "rawInput": {"command": "ls"}}),
+        ["allow_once", "allow_persistent", "reject_once"],
+    );
+    assert_eq!((seen.selected.as_deref(), body), (Some("allow_once"), None));
+}
+
+/// Programs differ in which of two members with one name they take.
+#[test]
+fn repeated_members_are_not_allowed_by_a_rule() {
+    let params = |call: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":9,"method":"session/request_permission","params":{{"sessionId":"s","toolCall":{call},"options":[
+            {{"optionId":"once","name":"once","kind":"allow_once"}},{{"optionId":"no","name":"no","kind":"reject_once"}}]}}}}"#
+        )
+        .replace('\n', "")
+    };
+    for (call, decision) in [
+        (r#"{"toolCallId":"t","kind":"execute","rawInput":{"command":"ls"}}"#, "allow"),
+        (r#"{"toolCallId":"t","kind":"execute","rawInput":{"command":"git push","command":"ls"}}"#, "ask"),
+        (r#"{"toolCallId":"t","kind":"execute","rawInput":{"command":"ls","a":[{"b":1,"b":2}]}}"#, "ask"),
+        (r#"{"toolCallId":"t","kind":"execute","rawInput":{"command":"git push"},"rawInput":{"command":"ls"}}"#, "ask"),
+    ] {
+        let mut session = Decided::new();
+        session.seen();
+        session.connection.handle_line(params(call).as_bytes(), session.now);
+        let seen = session.seen();
+        assert_eq!(seen.decision.expect("a decision").0.as_str(), decision, "{call}");
     }
 }

@@ -140,11 +140,11 @@ fn ambiguous_allow_always_selects_allow_once() {
 
 #[test]
 fn unknown_option_kinds_become_question() {
-    let kinds = ["allow_once", "allow_on_sundays", "reject_once"];
+    let kinds = ["allow_once", "allow_on_sundays", "reject_once", "reject_once"];
     let (_, _, request) = asked(&kinds);
     let Event::QuestionRequest(request) = request else { panic!("{request:?}") };
     let labels: Vec<_> = request.questions[0].options.iter().map(|option| &*option.label).collect();
-    assert_eq!(labels, ["Way 0", "Way 1", "Way 2"]);
+    assert_eq!(labels, ["Way 0", "Way 1", "Way 2", "Way 3"]);
     let selected = |id: &str| json!({"outcome": "selected", "optionId": id});
     let sundays = Answer::Question(Some(Answers::new().answer("Do it", "Way 1")));
     assert_eq!(chosen(&kinds, &sundays), selected("o1"));

@@ -23,6 +23,11 @@ impl Tools {
         call.titles.iter().rev().map(String::as_str).find(|title| !title.is_empty())
     }
 
+    /// Returns the title of the last update of a call.
+    pub(in super::super) fn updated_title(&self, id: &str) -> Option<&str> {
+        self.calls.iter().rev().find(|call| call.id == id)?.title.as_deref()
+    }
+
     /// Returns a text that says exactly what a call would do. It includes the title, unless that is only the tool's
     /// name; without a text, it is then the command. Some agents send a command as the title, and the model's description of
     /// it as the text.

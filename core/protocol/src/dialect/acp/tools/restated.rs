@@ -60,10 +60,15 @@ impl Acp {
             self.tools.add(call);
             return self.tell(id, &name, &arguments, true, all);
         };
+        // A request without a title has that of the last update.
+        let updated = call.title.clone().filter(|title| fields.title.is_none() && *title != call.name);
         let title = fields.title.as_deref();
         let is_command = call.may_change_something || matches!(fields.kind, Some(acp::ToolKind::Execute));
         let contradicts = |call: &Call, title: &str| is_command && call.is_new_title(title) && !call.explains(title);
-        call.details.title = title.filter(|title| raw.is_none() && contradicts(call, title)).map(str::to_owned);
+        let names_other = |title: &String| !call.has_argument(title) && (is_tool_name(title) || names_mcp_tool(title));
+        let updated = updated.filter(names_other);
+        call.details.title =
+            title.filter(|title| raw.is_none() && contradicts(call, title)).map(str::to_owned).or(updated);
         // Some agents send the tool's name as the title.
         let is_name = |title: &&str| {
             !names_own

@@ -170,11 +170,7 @@ fn opening_failure_has_hint() {
             vec![failed(-32010, "connection refused")],
             "handshake_error: the server refuses `GET /meta`; check that",
         ),
-        (
-            params(),
-            vec![json!("ready")],
-            "handshake_error: the server's answer to `GET /meta` can't be read: ",
-        ),
+        (params(), vec![json!("ready")], "handshake_error: the server's answer to `GET /meta` can't be read: "),
         (
             params(),
             vec![meta(), failed(40409, "no /project")],

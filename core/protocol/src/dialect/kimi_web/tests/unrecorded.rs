@@ -464,3 +464,44 @@ fn call_that_differs_from_its_pieces_is_told_again() {
     let calls = player.trace().into_iter().filter(|line| line.starts_with("call c1")).collect::<Vec<_>>();
     assert_eq!(calls.len(), 3, "{calls:?}");
 }
+
+#[test]
+fn ambiguous_or_nameless_approval_is_rejected() {
+    let payload = |call: &str, command: &str| {
+        json!({"approval_id": "a1", "turn_id": 0, "tool_call_id": call, "tool_name": "Bash",
+            "tool_input_display": {"kind": "command", "command": command}})
+    };
+    let mut player = Player::prompted();
+    player.frame("event.approval.requested", payload("c1", "make"));
+    player.frame("event.approval.requested", payload("c2", "rm x"));
+    let sent = player.sent();
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0]["params"], json!({"decision": "rejected"}));
+    assert!(player.asked.is_empty());
+    let mut player = Player::prompted();
+    player.frame("event.approval.requested", json!({"approval_id": "a1", "turn_id": 0}));
+    assert!(player.asked.is_empty());
+    assert_eq!(player.sent()[0]["params"], json!({"decision": "rejected"}));
+}
+
+#[test]
+fn plan_of_another_tool_is_an_approval() {
+    let mut player = Player::prompted();
+    let payload = json!({"approval_id": "a1", "turn_id": 0, "tool_call_id": "c1", "tool_name": "Bash",
+        "tool_input_display": {"kind": "plan_review", "plan": "harmless"}});
+    player.frame("event.approval.requested", payload);
+    let sent = answered(&mut player, &Answer::Approval(Approval::Approve));
+    assert_eq!(sent["params"], json!({"decision": "approved"}));
+}
+
+#[test]
+fn directory_and_variables_of_a_shown_command_are_kept() {
+    let mut player = Player::prompted();
+    for (id, cwd, kept) in [("a1", "", false), ("a2", "/etc", true)] {
+        let payload = json!({"approval_id": id, "turn_id": 0, "tool_call_id": "c1", "tool_name": "Bash",
+            "tool_input_display": {"kind": "command", "command": "git status", "cwd": cwd, "language": "bash"}});
+        player.frame("event.approval.requested", payload);
+        let (_, request) = player.asked.pop().expect("a request");
+        assert_eq!(json!(request)["payload"]["display"][0].get("cwd").is_some(), kept, "{cwd}");
+    }
+}

@@ -40,6 +40,14 @@ fn what_runs_or_writes_needs_an_approval() {
     let twice =
         json!({"kind": "edit", "content": [{"type": "diff", "path": "/project/a", "oldText": " ", "newText": "x"}]});
     let whole = json!({"kind": "edit", "rawInput": {"path": "a", "content": "new"}});
+    let other_text = merged(
+        json!({"rawInput": {"path": "b", "content": "new"}}),
+        json!({"kind": "edit", "content": [{"type": "diff", "path": "/project/a", "oldText": "b", "newText": "x"}]}),
+    );
+    let same_text = merged(
+        json!({"rawInput": {"file_path": "a", "old_string": "b", "new_string": "x"}}),
+        json!({"kind": "edit", "content": [{"type": "diff", "path": "/project/a", "oldText": "b", "newText": "x"}]}),
+    );
     let change =
         json!({"kind": "edit", "content": [{"type": "diff", "path": "/project/a", "oldText": "b", "newText": "x"}]});
     for (approved, (method, params), asked) in [
@@ -67,6 +75,9 @@ fn what_runs_or_writes_needs_an_approval() {
         (Some(&whole), write("new"), "handler"),
         (Some(&whole), write("other"), "approval"),
         (Some(&change), write("a x c"), "handler"),
+        (Some(&same_text), write("a x c"), "handler"),
+        // The arguments say something else than the change that is shown.
+        (Some(&other_text), write("a x c"), "approval"),
         (Some(&change), write("a x c; more"), "approval"),
     ] {
         let about = format!("{approved:?} {method} {params}");
