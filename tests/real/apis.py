@@ -5,6 +5,7 @@ A reply becomes a list of steps: bytes to send, a file to wait for, or the end t
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ class Drop:
 
 
 Step = bytes | Wait | Drop
+
+# The ids of messages differ, as those of the real service.
+NUMBERS = itertools.count(1)
 
 
 def _pieces(value: Any) -> list[Any]:
@@ -155,7 +159,7 @@ class Anthropic:
             "cache_read_input_tokens": cached,
             "output_tokens": 1,
         }
-        message = {"id": "msg_scripted", "type": "message", "role": "assistant", "model": "scripted-model"}
+        message = {"id": f"msg_{next(NUMBERS)}", "type": "message", "role": "assistant", "model": "scripted-model"}
         message |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
         yield self._event("message_start", message=message)
         index = 0
@@ -192,7 +196,7 @@ class Anthropic:
 
     def whole(self, text: str) -> Any:
         """The answer to a request that wants no stream."""
-        message = {"id": "msg_scripted", "type": "message", "role": "assistant", "model": "scripted-model"}
+        message = {"id": f"msg_{next(NUMBERS)}", "type": "message", "role": "assistant", "model": "scripted-model"}
         usage = {"input_tokens": 0, "output_tokens": 0}
         content = [{"type": "text", "text": text}]
         return message | {"content": content, "stop_reason": "end_turn", "stop_sequence": None, "usage": usage}

@@ -57,8 +57,8 @@ pub use result::{PromptResult, TurnStatus};
 pub use status::StatusChange;
 pub use text_run::TextRun;
 use tool_calls::ToolCalls;
+pub(crate) use tool_calls::{EARLIER_TURN, LATE, is_late};
 pub use tool_calls::{HandlerFailure, RejectedApproval, RejectedBy, ToolCallRecord};
-pub(crate) use tool_calls::{LATE, is_late};
 use turn::{ActiveTurn, QueuedPrompt};
 pub use turn::{StepTag, TurnKey, TurnLimits};
 

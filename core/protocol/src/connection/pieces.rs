@@ -34,6 +34,7 @@ impl Connection {
     /// Delivers a part of the answer, as `handle_event` does with an event.
     fn push_text(&mut self, mut text: Cow<'_, str>, size: usize) {
         let Some(active) = &mut self.turn else { return };
+        active.continue_text(&text, None);
         active.take_text(&text);
         let (turn, step) = (active.key, active.step);
         if let Some(Output::Texts { turn: of, step: within, texts }) = self.outputs.back_mut()

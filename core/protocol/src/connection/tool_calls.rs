@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::early::EarlyResults;
-pub(crate) use self::early::{LATE, is_late};
+pub(crate) use self::early::{EARLIER_TURN, LATE, is_late};
 use self::record::cut;
 pub use self::record::{HandlerFailure, RejectedApproval, RejectedBy, ToolCallRecord};
 pub(super) use self::record::{Record, short};
@@ -153,7 +153,9 @@ impl ToolCalls {
             // The agent announces the call again.
             Some(open) => open.record,
             None => {
-                if let Some(begun) = &mut present.begun {
+                if let Some(begun) = &mut present.begun
+                    && call.extra.get(EARLIER_TURN).is_none()
+                {
                     **begun += 1;
                 }
                 present.record.as_mut().and_then(|record| record.begun(&call.id, name))

@@ -7,7 +7,7 @@ use serde::Deserialize;
 pub(super) use self::cancel::Cancelling;
 use super::output::{ActiveOutput, TurnOutput};
 use super::result::TurnStatus;
-use super::tool_calls::{Record, is_unfinished};
+use super::tool_calls::{EARLIER_TURN, Record, is_unfinished};
 use super::{Connection, Output, Phase, SHOWN};
 use crate::budget::{Budget, Spent};
 use crate::dialect::Call;
@@ -86,6 +86,8 @@ pub(super) struct ActiveTurn {
     cut: usize,
     /// Whether the agent reports its steps.
     reports_steps: bool,
+    /// Whether the next text begins the text anew, because a tool call has ended.
+    has_call_ended: bool,
     /// Why the turn ended, in the agent's word.
     stop_reason: Option<String>,
     ended: bool,
@@ -135,20 +137,33 @@ impl ActiveTurn {
                 self.begin_text();
             }
             Event::ContentPart(ContentPart::Text(part)) => {
+                self.continue_text(&part.text, part.message_id.as_deref());
                 if self.messages.is_next(part) {
                     self.take_text(MESSAGE_BREAK);
                 }
                 self.take_text(&part.text);
             }
-            Event::ToolResult(result) if !self.reports_steps && !is_unfinished(result) => self.begin_text(),
+            Event::ToolResult(result) if !self.reports_steps && !is_unfinished(result) => {
+                // The text so far is not about the result of another turn's call.
+                let is_of_this_turn = result.tool_call.get().is_some() && result.extra.get(EARLIER_TURN).is_none();
+                self.has_call_ended |= is_of_this_turn;
+            }
             Event::Plan(plan) => self.take_plan(plan),
             Event::TurnEnd(_) => self.ended = true,
             _ => {}
         }
     }
 
+    /// Begins the text anew if a tool call has ended since the text so far, and this piece is not part of the same message.
+    pub(super) fn continue_text(&mut self, piece: &str, message: Option<&str>) {
+        if !piece.is_empty() && std::mem::take(&mut self.has_call_ended) && !self.messages.continues(message) {
+            self.begin_text();
+        }
+    }
+
     /// The text so far is not the result, unless the turn is ended before it says more.
     fn begin_text(&mut self) {
+        self.has_call_ended = false;
         let text = self.text();
         if !text.is_empty() {
             self.former_text = text;
@@ -287,6 +302,7 @@ impl Connection {
                     former_text: String::new(),
                     cut: 0,
                     reports_steps: self.dialect.reports_steps(),
+                    has_call_ended: false,
                     stop_reason: None,
                     ended: false,
                     ending: None,

@@ -339,8 +339,8 @@ pub trait Dialect: Send + std::fmt::Debug {
         true
     }
 
-    /// Whether the agent reports the end of each step. If not, a turn is one step, and its result has only the text
-    /// after the last tool result.
+    /// Whether the agent reports the end of each step. If not, a turn is one step, and text after a tool result begins
+    /// the text of the turn's result anew.
     fn reports_steps(&self) -> bool {
         true
     }

@@ -31,6 +31,11 @@ impl Messages {
             }
         }
     }
+
+    /// Returns whether a part of this message continues the message of the part before it.
+    pub(crate) fn continues(&self, message: Option<&str>) -> bool {
+        message.is_some() && message == self.last.as_deref()
+    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@ const MAX_EARLY: usize = 16;
 /// The field of a call that the agent has described only after its end.
 pub(crate) const LATE: &str = "late";
 
+/// The field of a call that began in an earlier turn, and of its result.
+pub(crate) const EARLIER_TURN: &str = "earlier_turn";
+
 /// Returns whether the call has ended, and the event only completes its description.
 pub(crate) fn is_late(call: &ToolCall) -> bool {
     call.extra.get(LATE).is_some_and(|late| late == true)

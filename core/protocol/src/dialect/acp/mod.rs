@@ -18,6 +18,7 @@ mod one_off;
 mod opening;
 mod params;
 mod permission;
+mod pieces;
 mod plan;
 mod program;
 mod requests;
@@ -56,6 +57,7 @@ pub use listing::Listing;
 pub use login::{AuthMethod, Login, LoginWay, login_question, login_ways};
 use opening::{Offers, Stage, UNAUTHORISED};
 pub use params::{SessionParams, SystemPrompt};
+use pieces::Pieces;
 use program::Program;
 use requests::{Asks, OpenRequest, request_id};
 use responses::Asked;
@@ -66,6 +68,8 @@ use tools::Tools;
 /// The code of a cancelled request in ACP.
 const CANCELLED: i64 = -32800;
 const METHOD_NOT_FOUND: i64 = -32601;
+/// The approximate size of a piece of text in memory, in bytes.
+const PIECE: usize = 256;
 
 /// The Agent Client Protocol, as one session of an agent speaks it.
 #[derive(Debug)]
@@ -89,6 +93,7 @@ pub struct Acp {
     /// The agent's open requests, by the text of their ids. An equal number in one of our calls has another meaning.
     open: HashMap<String, OpenRequest>,
     tools: Tools,
+    pieces: Box<Pieces>,
     /// The program's own tools.
     program: Option<Program>,
     /// The handlers of files and terminals that were offered.
@@ -138,6 +143,7 @@ impl Acp {
             calls: PendingCalls::default(),
             open: HashMap::new(),
             tools: Tools::default(),
+            pieces: Box::default(),
             program: None,
             services: Services::default(),
             prompting: false,
@@ -220,7 +226,9 @@ impl Acp {
         self.stepped = false;
         self.counted = false;
         self.failure = None;
+        self.begin_pieces();
         self.tools.clear();
+        self.tools.set_aside();
         if !self.is_subagent() {
             self.tools.begin_turn();
         }
@@ -280,7 +288,8 @@ impl Dialect for Acp {
     }
 
     fn unfinished_results(&mut self, is_failure: bool) -> Vec<(Event, usize)> {
-        self.tools.unfinished(is_failure)
+        let waiting = self.take_waiting().into_iter().map(|piece| (piece, PIECE));
+        waiting.chain(self.tools.unfinished(is_failure)).collect()
     }
 
     fn forget_tool_calls(&mut self) {

@@ -67,6 +67,11 @@ impl Acp {
             Err(failure) => failure::cut_answer(&failure).ok_or(failure),
         };
         let mut all = Vec::new();
+        if is_cancelled {
+            self.leave_waiting(&mut all);
+        } else {
+            self.deliver_waiting(&mut all);
+        }
         if outcome.is_ok() && self.cancelling.is_none() {
             self.begin_step(&mut all);
         }

@@ -6,6 +6,7 @@ mod config;
 mod decisions;
 mod forms;
 mod generated;
+mod late;
 mod login;
 mod model_errors;
 mod odd;

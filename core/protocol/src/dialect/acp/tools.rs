@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use agent_client_protocol_schema::v1::{ToolCallContent, ToolCallStatus, ToolCallUpdateFields};
 use serde_json::{Map, Value};
 
+use self::earlier::EarlierCalls;
 use self::late::ReportedEnd;
 pub(super) use self::questions::AskedQuestion;
 pub(super) use self::readable::{is_plain, readable};
@@ -20,6 +21,7 @@ use crate::messages::{DisplayBlock, Event};
 mod arguments;
 mod completed;
 mod description;
+mod earlier;
 mod late;
 mod lifecycle;
 mod output;
@@ -47,6 +49,7 @@ pub(super) struct Tools {
     calls: VecDeque<Call>,
     /// The call to which the next part belongs.
     last: Option<String>,
+    earlier: EarlierCalls,
     order: u64,
     kept: Arc<Kept>,
 }
@@ -103,6 +106,12 @@ struct Call {
     raw_output: Option<Value>,
     /// Whether it has ended only because its turn did.
     is_unfinished: bool,
+    /// Whether it may end after its turn.
+    outlives_turn: bool,
+    /// The arguments of a call that has ended only because its turn did.
+    unfinished_arguments: String,
+    /// Whether the call began in an earlier turn.
+    is_of_earlier_turn: bool,
     display: Vec<DisplayBlock>,
     /// The hashes of the changes in `display`.
     displayed: HashSet<u64>,
@@ -130,16 +139,15 @@ impl Tools {
         &self.kept
     }
 
-    /// Forgets the calls of a turn that has ended. Small ones that have not ended with it are known until the next one begins, because
-    /// they may end late.
+    /// Forgets the calls of a turn that has ended. Small ones that have not ended with it stay known, because they may end late.
     pub(super) fn clear(&mut self) {
         let mut size = 0;
         self.calls.retain_mut(|call| {
             let is_unfinished = !call.ended || std::mem::take(&mut call.is_unfinished);
-            let is_kept = is_unfinished && call.counted <= MAX_LATE;
+            call.outlives_turn |= is_unfinished && call.counted <= MAX_LATE;
             call.ended = true;
-            size += if is_kept { 0 } else { call.counted };
-            is_kept
+            size += if call.outlives_turn { 0 } else { call.counted };
+            call.outlives_turn
         });
         self.kept.bytes.fetch_sub(size, Relaxed);
         self.last = None;
@@ -295,9 +303,8 @@ mod tests {
         acp.end_turn();
         acp.tools.clear();
         assert!(acp.tools.kept.bytes.load(Relaxed) <= MAX_LATE);
-        acp.tools.clear();
-        assert_eq!(acp.tools.kept.bytes.load(Relaxed), 0);
         acp.begin_turn();
+        assert_eq!(acp.tools.kept.bytes.load(Relaxed), 0);
         call(&mut acp, 101, "small");
         assert!(!acp.tools.details("call 101").is_incomplete);
     }

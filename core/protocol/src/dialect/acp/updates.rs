@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::opening::Stage;
+use super::pieces::Turn;
 use super::tools::is_end;
 use super::unreadable::Of;
 use super::{Acp, config, content, failure, meta, plan, subagents, tools, unknown};
@@ -35,6 +36,7 @@ struct Update<'a> {
     kind: Cow<'a, str>,
     /// The content, if there are no other members, and no `_meta` next to the update.
     content: Option<&'a str>,
+    message: Option<Cow<'a, str>>,
     meta: Option<acp::Meta>,
 }
 
@@ -44,15 +46,17 @@ impl<'a> Update<'a> {
         if !text.starts_with('{') {
             return Err("update: not an object".to_owned());
         }
-        let (mut kind, mut content, mut meta, mut others) = (None, None, None, 0);
+        let (mut kind, mut content, mut message, mut meta, mut others) = (None, None, None, None, 0);
         let read = for_each_member(text, |name, value| {
             match name.decode().as_deref() {
                 Some("sessionUpdate") => kind = Some(value),
                 Some("content") => content = Some(value),
                 name => {
                     others += 1;
-                    if name == Some("_meta") {
-                        meta = Some(value);
+                    match name {
+                        Some("_meta") => meta = Some(value),
+                        Some("messageId") => message = Some(value),
+                        _ => {}
                     }
                 }
             }
@@ -62,7 +66,8 @@ impl<'a> Update<'a> {
         let kind = kind.ok_or("sessionUpdate: missing, or not a string")?;
         let beside = params.member("_meta").unwrap_or_default();
         let content = content.filter(|_| others == 0 && beside.is_none());
-        Ok(Self { text, kind, content, meta: meta::of_both(meta::read(beside), meta::read(meta).as_ref()) })
+        let message = message.and_then(text_of);
+        Ok(Self { text, kind, content, message, meta: meta::of_both(meta::read(beside), meta::read(meta).as_ref()) })
     }
 
     /// Decodes the updates that have a canonical form. `None` for others. Each type is decoded by itself, because serde
@@ -122,6 +127,30 @@ impl Acp {
         if !ASIDE.contains(&&*update.kind) && update.kind != NOTICE && self.is_past() {
             return Incoming::Batch(Vec::new());
         }
+        if !matches!(&*update.kind, "agent_message_chunk" | "agent_thought_chunk") {
+            return self.read_live(update);
+        }
+        let mut all = Vec::new();
+        let size = update.text.len();
+        let turn = self.turn_of_piece(update.message.as_deref());
+        if turn == Turn::Own {
+            if !self.has_waiting() {
+                return self.read_live(update);
+            }
+            self.leave_waiting(&mut all);
+            all.push(self.read_live(update));
+        } else {
+            // It begins no step of this turn.
+            let is_prompting = std::mem::replace(&mut self.prompting, false);
+            let incoming = self.read_live(update);
+            self.prompting = is_prompting;
+            self.place_piece(turn, incoming, size, &mut all);
+        }
+        Incoming::batch(all)
+    }
+
+    /// Reads an update that is not of the past.
+    fn read_live(&mut self, update: Update<'_>) -> Incoming {
         if self.prompting && (self.failure.is_some() || update.kind == failure::STATE_UPDATE) {
             self.note_failure(&update.kind, update.text);
         }
@@ -244,6 +273,7 @@ impl Acp {
                 self.note_sessions(&call.tool_call_id.0, &call.content);
                 let title = call.title.clone();
                 let (id, name, fields) = taken_apart(call);
+                self.resume_earlier(&id, &fields, true, all);
                 if is_end(&fields) && self.tools.take_late(&id, &fields) {
                     self.pass_on(kind, raw, None, all);
                 }
@@ -255,6 +285,7 @@ impl Acp {
             SessionUpdate::ToolCallUpdate(update) => {
                 self.begin_step(all);
                 self.note_sessions(&update.tool_call_id.0, update.fields.content.as_deref().unwrap_or_default());
+                self.resume_earlier(&update.tool_call_id.0, &update.fields, false, all);
                 if self.tools.take_late(&update.tool_call_id.0, &update.fields) {
                     self.pass_on(kind, raw, None, all);
                 }

@@ -65,6 +65,7 @@ impl Tools {
         let others = call.take_content(fields.content.clone().unwrap_or_default());
         call.display = Vec::new();
         call.display_size = 0;
+        call.outlives_turn &= !is_end(fields);
         let before = &mut call.reported_end;
         let raw = hash_of_raw(fields.raw_output.as_ref());
         // Raw output stands for missing content. Beside content it is new if it has another text.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::arguments::hash_of;
 use super::late::{ReportedEnd, hash_of_raw};
 use super::{Call, UNFINISHED};
+use crate::connection::EARLIER_TURN;
 use crate::dialect::acp::{content, meta};
 use crate::messages::{DisplayBlock, Event, ToolResult, ToolReturnValue};
 
@@ -74,6 +75,9 @@ impl Call {
         };
         (call.about_size, call.content_size, call.raw_size, call.display_size) = (0, 0, 0, 0);
         call.ended_with = hash_of(&std::mem::take(&mut call.arguments));
+        if call.is_of_earlier_turn {
+            result.extra.insert(EARLIER_TURN, json!(true));
+        }
         meta::put(&mut result.extra, meta);
         result
     }
@@ -84,6 +88,7 @@ impl Call {
             return None;
         }
         let size = self.size();
+        self.unfinished_arguments.clone_from(&self.arguments);
         let mut result = self.end(is_failure, None);
         self.is_unfinished = true;
         result.return_value.message = UNFINISHED.to_owned();
