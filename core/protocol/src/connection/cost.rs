@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Connection;
 use super::turn::{ActiveTurn, for_each_usage};
+use super::{Connection, Phase};
 use crate::cost::{Money, Price, Prices, Spending, USD, money};
 use crate::dialect::ConfigOption;
 use crate::messages::{Cost, CostSource, Event, StatusUpdate};
@@ -73,6 +73,10 @@ impl Connection {
             return false;
         }
         let since = cost.since_last(now);
+        if matches!(self.phase, Phase::Opening(_)) {
+            // It is the cost of the turns before.
+            return true;
+        }
         self.count_cost(|spending| spending.report(since));
         true
     }

@@ -203,6 +203,8 @@ enum Phase {
 #[derive(Debug)]
 struct Opening {
     deadline: Instant,
+    /// How much of the past of a session has come late, and since when no more has come.
+    past: Option<(u64, Instant)>,
     /// The first invalid lines, for errors.
     invalid_lines: Vec<String>,
 }
@@ -436,6 +438,7 @@ impl Connection {
 
     /// Does what each line can require, after it was handled.
     fn note_handled(&mut self, now: Instant) {
+        self.note_past(now);
         self.note_ending(now);
         self.check_budgets(now);
     }

@@ -1,6 +1,6 @@
 //! The handshake: how a connection opens, and the errors of an agent that does not open it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::calls::{PendingCall, Prepared};
 use super::{Connection, Opening, Output, Phase};
@@ -8,7 +8,15 @@ use crate::dialect::{Call, Dialect, Handshake, InitializeParams, OpeningSession,
 use crate::error::{AgentExit, Error, Result, STDERR};
 use crate::jsonrpc::RpcFailure;
 
+/// The longest wait for more of the past of a session. An agent that refuses unknown methods ends the wait at once.
+const PAST: Duration = Duration::from_secs(1);
+
 impl Opening {
+    /// Returns when the handshake fails, or continues without more of the past.
+    pub(super) fn next_deadline(&self) -> Instant {
+        self.past.map_or(self.deadline, |(_, since)| self.deadline.min(since + PAST))
+    }
+
     /// Returns the invalid lines, for the end of an error's text.
     pub(super) fn printed(&self) -> String {
         match self.invalid_lines.join("\n").trim() {
@@ -42,14 +50,38 @@ impl Connection {
             self.opened(Ok(handshake));
             return None;
         }
-        self.phase =
-            Phase::Opening(Box::new(Opening { deadline: now + self.timing.handshake, invalid_lines: Vec::new() }));
+        self.phase = Phase::Opening(Box::new(Opening {
+            deadline: now + self.timing.handshake,
+            past: None,
+            invalid_lines: Vec::new(),
+        }));
         self.prepare(Call::Initialize(params)).map_err(|error| self.opened(Err(error))).ok()
     }
 
     /// Returns the pending call that opens the session, if there is one.
     pub fn opening_session(&self) -> Option<OpeningSession> {
         if matches!(self.phase, Phase::Opening(_)) { self.dialect.opening_session() } else { None }
+    }
+
+    /// Notes since when no more of the past of a session has come.
+    pub(super) fn note_past(&mut self, now: Instant) {
+        if let Phase::Opening(opening) = &mut self.phase {
+            let count = self.dialect.late_past();
+            if opening.past.map(|(known, _)| known) != count {
+                opening.past = count.map(|count| (count, now));
+            }
+        }
+    }
+
+    /// Continues with the handshake, because the agent does not say where the past of a session ends.
+    pub(super) fn end_past(&mut self, now: Instant) {
+        tracing::debug!(
+            "the agent does not answer a request with an unknown method; the session opens without the answer"
+        );
+        self.dialect.end_past();
+        let failure = RpcFailure { code: super::requests::METHOD_NOT_FOUND, message: String::new(), data: None };
+        self.refuse_opening(failure, now);
+        self.note_past(now);
     }
 
     /// Fails the call that opens the session without asking the agent.

@@ -46,7 +46,7 @@ impl Connection {
     /// Returns the time of the next call of [`Connection::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         let opening = match &self.phase {
-            Phase::Opening(opening) => Some(opening.deadline),
+            Phase::Opening(opening) => Some(opening.next_deadline()),
             _ => None,
         };
         let turn = self.turn.as_ref().and_then(|turn| turn.next_deadline(&self.timing, self.agent_waits()));
@@ -67,6 +67,11 @@ impl Connection {
         {
             let printed = opening.printed();
             return self.handshake_timed_out(&printed);
+        }
+        if let Phase::Opening(opening) = &self.phase
+            && now >= opening.next_deadline()
+        {
+            self.end_past(now);
         }
         let limit = self.timing.answer;
         if self.replay_deadline().is_some_and(|deadline| now >= deadline) {

@@ -468,6 +468,13 @@ pub trait Dialect: Send + std::fmt::Debug {
     ) -> Option<Vec<u8>> {
         None
     }
+    /// Returns how much of the past of a session has come since the agent's answer about the session, while more may come. `None` in
+    /// any other state.
+    fn late_past(&self) -> Option<u64> {
+        None
+    }
+    /// Ends the wait for the past. The pending call of the handshake gets no answer.
+    fn end_past(&mut self) {}
     /// Reads the last answer to [`Call::Initialize`]. Then the dialect knows the agent's capabilities.
     ///
     /// # Errors

@@ -9,11 +9,12 @@
 //! The endpoint also lets `initialize` be sent once for all connections, and keeps messages for a session whose id is
 //! not known yet. It asks the agent to close a session whose connection leaves.
 
+mod kept;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -26,8 +27,8 @@ use crate::json::{Key as Text, borrowed, object};
 use crate::jsonrpc::{self, Message, Params, RpcFailure};
 use crate::repeats::Repeats;
 
-/// The limit of bytes of messages that are kept for sessions without an id.
-const MAX_KEPT: usize = 1 << 20;
+/// The limit of closed sessions that are remembered.
+const MAX_CLOSED: usize = 64;
 /// The number of ids of each connection.
 const IDS: u64 = 1 << 32;
 /// The limit of sessions of subagents, for each connection.
@@ -184,6 +185,8 @@ pub struct Endpoint {
     abandoned: BTreeSet<ConnectionKey>,
     /// Lines of sessions whose id is not known yet, with the session's id.
     kept: Vec<(String, Vec<u8>)>,
+    /// The last sessions that were open here.
+    closed: VecDeque<String>,
     repeats: Repeats,
     transmit: Vec<u8>,
 }
@@ -271,11 +274,26 @@ impl Endpoint {
         if let Some(slot) = self.connections.get_mut(key)
             && let Some(id) = slot.session.take()
         {
+            let children = std::mem::take(&mut slot.children);
             self.sessions.remove(&id);
-            if std::mem::take(&mut slot.children) > 0 {
-                self.sessions.retain(|_, owner| *owner != key);
+            self.note_closed(id);
+            if children > 0 {
+                let is_of_it = |(id, owner): (&String, &ConnectionKey)| (*owner == key).then(|| id.clone());
+                let children: Vec<_> = self.sessions.iter().filter_map(is_of_it).collect();
+                for id in children {
+                    self.sessions.remove(&id);
+                    self.note_closed(id);
+                }
             }
         }
+    }
+
+    /// Remembers a session that was open here. Its late requests are expected.
+    fn note_closed(&mut self, id: String) {
+        if self.closed.len() == MAX_CLOSED {
+            self.closed.pop_front();
+        }
+        self.closed.push_back(id);
     }
 
     /// Notes the session of a subagent that an update announces. Its messages belong to the connection of its parent.
@@ -382,26 +400,6 @@ impl Endpoint {
         Route::Nowhere
     }
 
-    /// Routes a message of an unknown session. It is kept while a session's id is awaited, because some agents send
-    /// messages before the answer with the id.
-    fn keep(&mut self, session: String, request: Option<&str>, line: &[u8]) -> Route {
-        let has_space = self.kept.iter().map(|(_, line)| line.len()).sum::<usize>() < MAX_KEPT;
-        if self.is_naming() && has_space {
-            self.kept.push((session, line.to_owned()));
-            return Route::Nowhere;
-        }
-        // With one session in the process, it is a session that the agent has made for it.
-        if self.names == SessionNames::Acp && !self.is_shared && request.is_none() {
-            return self.oldest(None);
-        }
-        self.nowhere(request)
-    }
-
-    /// Returns whether the id of a new session is awaited.
-    fn is_naming(&self) -> bool {
-        !self.abandoned.is_empty() || self.connections.0.iter().any(|slot| slot.opening && !slot.resumes)
-    }
-
     fn route_answer(&mut self, id: &str, outcome: Result<&&RawValue, &RpcFailure>) -> Route {
         let repeats = &mut self.repeats;
         let mut unknown = || {
@@ -467,28 +465,9 @@ impl Endpoint {
                 }
             },
         }
-        let session = self.connections.get(key).and_then(|slot| slot.session.as_deref());
-        let mut lines = Vec::new();
-        if let Some(session) = session {
-            lines.extend(self.kept.extract_if(.., |(of, _)| of == session).map(|(_, line)| line));
-        }
-        for line in &lines {
-            self.adopt(key, &jsonrpc::parse(line), line);
-        }
+        let lines = self.take_kept(key);
         self.drop_kept();
         Route::Named(key, lines)
-    }
-
-    /// Drops the kept lines if no session's id is awaited any more.
-    fn drop_kept(&mut self) {
-        if self.is_naming() {
-            return;
-        }
-        for (_, line) in std::mem::take(&mut self.kept) {
-            if let Message::Request { id, .. } = jsonrpc::parse(&line) {
-                self.transmit.extend(refusal(id));
-            }
-        }
     }
 
     fn conflict(&mut self, key: ConnectionKey, id: &str) -> Route {
@@ -552,8 +531,11 @@ impl Endpoint {
 }
 
 fn refusal(id: &str) -> Vec<u8> {
-    let failure = RpcFailure { code: CANCELLED, message: "the session is closed".to_owned(), data: None };
-    jsonrpc::refusal(id, &failure)
+    refusal_of(id, "the session is closed")
+}
+
+fn refusal_of(id: &str, message: &str) -> Vec<u8> {
+    jsonrpc::refusal(id, &RpcFailure { code: CANCELLED, message: message.to_owned(), data: None })
 }
 
 /// Returns the session of a frame that names it only in its payload, for example `resync_required`.

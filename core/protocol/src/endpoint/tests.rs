@@ -32,6 +32,11 @@ fn refused(id: Value) -> Heard {
     Heard { route: Route::Nowhere, written: vec![json!({"jsonrpc": "2.0", "id": id, "error": error})] }
 }
 
+fn not_open(id: Value, session: &str) -> Heard {
+    let error = json!({"code": -32800, "message": format!("no session `{session}` is open here")});
+    Heard { route: Route::Nowhere, written: vec![json!({"jsonrpc": "2.0", "id": id, "error": error})] }
+}
+
 fn able() -> Value {
     json!({"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": {"close": {}}}})
 }
@@ -107,7 +112,7 @@ fn message_is_routed_by_session_id() {
     assert_eq!(hear(&mut endpoint, &update("a", 2)), heard(Route::To(0)));
     assert_eq!(hear(&mut endpoint, &ask(json!(0), "b")), heard(Route::To(1)));
     assert_eq!(hear(&mut endpoint, &update("c", 3)), heard(Route::Nowhere));
-    assert_eq!(hear(&mut endpoint, &ask(json!("x"), "c")), refused(json!("x")));
+    assert_eq!(hear(&mut endpoint, &ask(json!("x"), "c")), not_open(json!("x"), "c"));
     let late = json!({"method": "session/update", "params": {"update": {"sessionId": "a"}, "sessionId": "b"}});
     assert_eq!(hear(&mut endpoint, &late), heard(Route::To(1)));
 }
@@ -119,7 +124,7 @@ fn message_of_unknown_session_goes_to_the_only_connection_ever() {
     assert_eq!(hear(&mut endpoint, &answer(id, named("a"))), heard(Route::Named(0, vec![])));
     endpoint.set_opening(0, None).expect("nothing to refuse");
     assert_eq!(hear(&mut endpoint, &update("c", 3)), heard(Route::To(0)));
-    assert_eq!(hear(&mut endpoint, &ask(json!("x"), "c")), refused(json!("x")));
+    assert_eq!(hear(&mut endpoint, &ask(json!("x"), "c")), not_open(json!("x"), "c"));
 }
 
 #[test]
@@ -166,7 +171,24 @@ fn message_before_session_id_is_buffered() {
     assert_eq!(hear(&mut endpoint, &ask(json!(4), "elsewhere")), heard(Route::Nowhere));
     let Heard { route, written } = hear(&mut endpoint, &answer(id, named("c")));
     assert_eq!(route, Route::Named(2, vec![update("c", 1).to_string().into_bytes()]));
-    assert_eq!(written, refused(json!(4)).written);
+    assert_eq!(written, not_open(json!(4), "elsewhere").written);
+}
+
+#[test]
+fn request_before_session_id_reaches_the_only_connection() {
+    let mut endpoint = Endpoint::default();
+    let id = opening(&mut endpoint, 0);
+    assert_eq!(hear(&mut endpoint, &update("a", 1)), heard(Route::Nowhere));
+    let kept = vec![update("a", 1).to_string().into_bytes()];
+    assert_eq!(hear(&mut endpoint, &ask(json!(7), "a")), heard(Route::Named(0, kept)));
+    assert_eq!(hear(&mut endpoint, &answer(id, named("a"))), heard(Route::Named(0, vec![])));
+    assert_eq!(hear(&mut endpoint, &ask(json!(8), "a")), heard(Route::To(0)));
+    // The answer can name another session.
+    let mut endpoint = Endpoint::default();
+    let id = opening(&mut endpoint, 0);
+    assert_eq!(hear(&mut endpoint, &ask(json!(7), "a")), heard(Route::Named(0, vec![])));
+    assert_eq!(hear(&mut endpoint, &answer(id, named("b"))), heard(Route::Named(0, vec![])));
+    assert_eq!(hear(&mut endpoint, &ask(json!(8), "b")), heard(Route::To(0)));
 }
 
 #[test]
@@ -352,7 +374,7 @@ fn child_messages_reach_connection_of_parent() {
         let call = opening(&mut endpoint, key);
         hear(&mut endpoint, &answer(call, named(session)));
     }
-    assert_eq!(hear(&mut endpoint, &ask(json!(5), "child")), refused(json!(5)));
+    assert_eq!(hear(&mut endpoint, &ask(json!(5), "child")), not_open(json!(5), "child"));
     assert_eq!(hear(&mut endpoint, &announcement("b", "child")), heard(Route::To(1)));
     assert_eq!(hear(&mut endpoint, &announcement("child", "deep")), heard(Route::To(1)));
     // A session of another connection is not a subagent.

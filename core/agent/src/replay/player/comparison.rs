@@ -55,8 +55,10 @@ impl Player {
     }
 
     pub(super) fn unrecorded(&mut self, id: Option<&str>, method: &str, purpose: Purpose) {
-        let is_different =
-            self.mode == Mode::Verify && self.is_open() && !matches!(purpose, Purpose::Close | Purpose::Withdraw);
+        // Older recordings lack the requests with which the SDK finds the end of a loaded session's history.
+        let is_probe = method.starts_with("_kimi-agent/");
+        let is_of_program = !is_probe && !matches!(purpose, Purpose::Close | Purpose::Withdraw);
+        let is_different = self.mode == Mode::Verify && self.is_open() && is_of_program;
         let count = self.plan.prompts;
         let text = match purpose {
             Purpose::Prompt => format!(

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Acp, Asked};
 use crate::dialect::{ConfigChoice, ConfigOption, ConfigValue, Incoming};
 use crate::error::{Result, invalid_option};
-use crate::json::parsed_object;
+use crate::json::{object, parsed_object};
 use crate::messages::{Json, StatusUpdate};
 use crate::spelling::nearest;
 
@@ -132,7 +132,7 @@ impl Config {
     }
 
     /// Adopts the agent's current mode. Returns whether the mode has changed.
-    fn enter(&mut self, mode: &str) -> bool {
+    pub(super) fn enter(&mut self, mode: &str) -> bool {
         if mode != PLAN {
             self.normal = Some(mode.to_owned());
         }
@@ -142,6 +142,11 @@ impl Config {
     }
 
     /// Adopts the mode from the options. Returns whether the mode has changed.
+    /// Returns whether the agent has named its mode.
+    pub(super) fn has_mode(&self) -> bool {
+        self.mode.is_some()
+    }
+
     fn note_mode(&mut self) -> bool {
         let option = self.options.iter().find(|option| is_mode(option));
         match option.map(|option| option.value.clone()) {
@@ -354,6 +359,27 @@ impl Acp {
         self.config.replace(options);
         let has_entered = self.config.note_mode();
         self.report_config(&before, has_entered, all);
+    }
+
+    /// Keeps the mode that the agent enters before its answer about the session, which may name another one.
+    pub(super) fn mode_entered_early(&mut self, update: &str) -> Incoming {
+        if let Ok(acp::CurrentModeUpdate { current_mode_id: mode, .. }) = object(update) {
+            self.early_mode = Some((*mode.0).into());
+        }
+        Incoming::Batch(Vec::new())
+    }
+
+    /// Reports the mode that the agent has entered before its answer about the session, if the answer names none.
+    pub(super) fn report_early_mode(&self, answer: &Json, all: &mut Vec<Incoming>) {
+        let Some(mode) = &self.early_mode else { return };
+        let options = listed_in(answer.get()).unwrap_or_default();
+        let modes = answer.to_value().get("modes").cloned();
+        let mut config = Config::new(&options, modes.as_ref(), None);
+        if !config.has_mode() {
+            config.enter(mode);
+            let plan_mode = Some(config.in_plan());
+            all.push(Incoming::out_of_turn(StatusUpdate { plan_mode, ..StatusUpdate::unchanged() }));
+        }
     }
 
     /// Handles a change of the agent's mode.

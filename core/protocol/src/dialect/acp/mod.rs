@@ -78,6 +78,12 @@ pub struct Acp {
     stage: Stage,
     /// Whether the session is opened by `session/load`.
     loads: bool,
+    /// Whether a part of the past has come before the answer to `session/load`.
+    has_past: bool,
+    /// The number of a request after the past whose answer is no longer awaited.
+    given_up: Option<u64>,
+    /// The mode that the agent has entered before its answer about the session.
+    early_mode: Option<Box<str>>,
     server: Option<ServerInfo>,
     offers: Offers,
     /// The ways to log in that the agent offers.
@@ -121,6 +127,8 @@ pub struct Acp {
     failure: Option<String>,
     /// The pending cancel, which the answer to the prompt completes.
     cancelling: Option<String>,
+    /// Whether the log says that a request has no id.
+    has_warned_of_id: bool,
     /// Whether another program has opened the session, and speaks with the agent.
     is_observed: bool,
 }
@@ -132,6 +140,9 @@ impl Acp {
             params,
             stage: Stage::Greeting,
             loads: false,
+            has_past: false,
+            given_up: None,
+            early_mode: None,
             server: None,
             offers: Offers::default(),
             auth_methods: Arc::default(),
@@ -158,6 +169,7 @@ impl Acp {
             compaction: None,
             failure: None,
             cancelling: None,
+            has_warned_of_id: false,
             is_observed: false,
         }
     }
@@ -504,6 +516,23 @@ impl Dialect for Acp {
 
     fn next_handshake_request(&mut self, id: &str, outcome: &std::result::Result<Json, RpcFailure>) -> Option<Vec<u8>> {
         self.next_of_opening(id, outcome)
+    }
+
+    fn late_past(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Past { count, .. } => Some(count),
+            _ => None,
+        }
+    }
+
+    fn end_past(&mut self) {
+        if let Stage::Past { received, .. } = &mut self.stage {
+            *received = false;
+            self.given_up = self.calls.number(|_| true);
+            if let Some(number) = self.given_up {
+                self.calls.take(&number.to_string());
+            }
+        }
     }
 
     fn finish_handshake(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Handshake> {

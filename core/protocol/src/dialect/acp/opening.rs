@@ -80,7 +80,7 @@ pub(super) enum Stage {
     /// The agent has asked for a login, and `authenticate` is pending.
     Login(Box<PreparedLogin>),
     /// The agent still sends the past of the loaded session. These settings are set afterwards.
-    Past { received: bool, settings: Settings },
+    Past { received: bool, count: u64, settings: Settings },
     /// The setting with this option's name is pending; these settings follow.
     Setting(&'static str, Settings),
     /// The opening has failed for this reason.
@@ -259,8 +259,14 @@ impl Acp {
                 None => {}
             }
         }
-        self.stage = if self.loads && known::sends_past_late(self.server.as_ref()) {
-            Stage::Past { received: false, settings }
+        if !self.config.has_mode()
+            && let Some(mode) = self.early_mode.take()
+        {
+            self.config.enter(&mode);
+        }
+        // An agent that has sent the past before its answer has sent all of it.
+        self.stage = if self.loads && (!self.has_past || known::sends_past_late(self.server.as_ref())) {
+            Stage::Past { received: false, count: 0, settings }
         } else {
             Stage::Setting("", settings)
         };
@@ -277,7 +283,7 @@ impl Acp {
     /// Handles the answer to a request that was sent after the answer to `session/load`. The past has ended if no part
     /// of it came in between, because such an agent writes its messages one after the other.
     fn next_after_past(&mut self, id: &str) -> Option<Vec<u8>> {
-        let Stage::Past { received, settings } = &mut self.stage else { return None };
+        let Stage::Past { received, settings, .. } = &mut self.stage else { return None };
         if std::mem::take(received) {
             return Some(self.request(id, END_OF_PAST, &json!({})));
         }
@@ -288,9 +294,13 @@ impl Acp {
     /// Returns whether an update is part of the past of a session that is being loaded.
     pub(super) fn is_past(&mut self) -> bool {
         match &mut self.stage {
-            Stage::Session => self.params.session_id.is_some(),
-            Stage::Past { received, .. } => {
+            Stage::Session => {
+                self.has_past |= self.params.session_id.is_some();
+                self.params.session_id.is_some()
+            }
+            Stage::Past { received, count, .. } => {
                 *received = true;
+                *count += 1;
                 true
             }
             _ => false,

@@ -12,6 +12,7 @@ use super::tools::AskedQuestion;
 use super::unreadable::{Of, unread_parts};
 use super::{Acp, Asks, OpenRequest, content, meta, request_id, unknown};
 use crate::answers::Approval;
+use crate::dialect::ends::in_snake_case;
 use crate::dialect::{Answer, Incoming, OfferedOptions};
 use crate::json::exact;
 use crate::jsonrpc::relayed::has_repeated_names;
@@ -52,7 +53,9 @@ struct Choice {
 
 fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Kind>, D::Error> {
     let kind = Value::deserialize(deserializer)?;
-    Ok(Kind::deserialize(kind).ok())
+    // Some agents write `allowOnce` or `ALLOW_ONCE`.
+    let word = kind.as_str().map(in_snake_case);
+    Ok(word.and_then(|word| Kind::deserialize(Value::String(word)).ok()))
 }
 
 /// The options, and their ids at the agent.

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::form::Form;
 use super::permission::Permission;
 use super::{CANCELLED, form, permission, services};
-use crate::dialect::Answer;
+use crate::dialect::{Answer, Services};
 use crate::jsonrpc::{self, RpcFailure};
 
 /// An open request of the agent.
@@ -28,6 +28,13 @@ pub(super) enum Asks {
         limit: Option<u32>,
     },
     WriteFile,
+}
+
+/// Returns whether agents ask the program with this method.
+pub(super) fn is_request(method: &str) -> bool {
+    let all = Services { read_file: true, write_file: true, terminal: true };
+    let is_service = services::Method::named(method, all).is_some();
+    is_service || method == "session/request_permission" || method == form::METHOD
 }
 
 impl OpenRequest {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::config::Setting;
+use super::opening::Stage;
 use super::steering::Steer;
 use super::{Acp, CANCELLED, failure};
 use crate::dialect::Incoming;
@@ -37,6 +38,10 @@ impl Acp {
         outcome: std::result::Result<Json, RpcFailure>,
     ) -> Incoming {
         let Some(id) = id else { return Incoming::Response { id: None, outcome } };
+        if self.given_up.is_some_and(|number| id == number.to_string()) {
+            self.given_up = None;
+            return Incoming::Batch(Vec::new());
+        }
         let Some(mut asked) = self.calls.take(id) else {
             // Without the original id, which may equal an id of the connection's calls.
             return Incoming::InvalidLine("an answer to no call".to_owned());
@@ -48,6 +53,9 @@ impl Acp {
             let mut all = Vec::new();
             if let (Some(setting), Ok(answer)) = (&asked.sets, &outcome) {
                 self.option_set(setting, answer, &mut all);
+            }
+            if let (Stage::Session, Ok(answer)) = (&self.stage, &outcome) {
+                self.report_early_mode(answer, &mut all);
             }
             all.push(Incoming::Response { id: Some(asked.id), outcome });
             return Incoming::batch(all);

@@ -387,6 +387,8 @@ fn newest_command_list_replaces_older() {
         player.hear(&commands(old.clone()));
         assert_eq!(names(&mut player), Some(vec!["old".to_owned()]));
         player.hear(&answer(1, json!({"sessionId": "s"})));
+        // The request after a past that has not come.
+        player.hear(&answer(2, json!({})));
         assert_eq!((names(&mut player), player.trace.len()), (None, 2));
     }
     // In a turn, and it stays outside of it.

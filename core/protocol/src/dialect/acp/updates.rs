@@ -13,7 +13,7 @@ use super::opening::Stage;
 use super::pieces::Turn;
 use super::tools::is_end;
 use super::unreadable::Of;
-use super::{Acp, config, content, failure, meta, plan, subagents, tools, unknown};
+use super::{Acp, config, content, failure, meta, plan, requests, subagents, tools, unknown};
 use crate::cost::money;
 use crate::dialect::Incoming;
 use crate::json::scan::{for_each_member, plain_text_part, text_of};
@@ -23,12 +23,17 @@ use crate::messages::value::keep_unknown;
 use crate::messages::{
     CompactionBegin, CompactionEnd, ContentPart, Cost, CostSource, Json, SlashCommand, StatusUpdate,
 };
+use crate::printable::printable_line;
 
 /// The other updates that concern the session, and not the running turn.
 const ASIDE: [&str; 3] = ["available_commands_update", "session_info_update", "config_option_update"];
 
-/// Notices for the user. They are live even while the past of a session is loaded.
+/// Notices for the user.
 const NOTICE: &str = "notice";
+const MODE_UPDATE: &str = "current_mode_update";
+
+/// Updates about the present, even while the past of a session is loaded.
+const STATE: [&str; 3] = [NOTICE, "usage_update", MODE_UPDATE];
 
 /// An update as text, with the members that say how to read the rest.
 struct Update<'a> {
@@ -124,7 +129,10 @@ impl Acp {
         if update.kind == "usage_update" {
             self.usage_of_session(update.meta.as_ref());
         }
-        if !ASIDE.contains(&&*update.kind) && update.kind != NOTICE && self.is_past() {
+        if update.kind == MODE_UPDATE && matches!(self.stage, Stage::Session) {
+            return self.mode_entered_early(update.text);
+        }
+        if !STATE.contains(&&*update.kind) && !ASIDE.contains(&&*update.kind) && self.is_past() {
             return Incoming::Batch(Vec::new());
         }
         if !matches!(&*update.kind, "agent_message_chunk" | "agent_thought_chunk") {
@@ -231,6 +239,10 @@ impl Acp {
 
     /// Passes on a notification that is not of the protocol. It belongs to the turn, unless it names another session.
     pub(super) fn read_unknown(&mut self, method: &str, params: &Params<'_>) -> Incoming {
+        if requests::is_request(method) && !std::mem::replace(&mut self.has_warned_of_id, true) {
+            let method = printable_line(method);
+            tracing::warn!(method = &*method, "the agent sends a request without an id, which can't be answered");
+        }
         match params.id("sessionId") {
             Ok(session) if !self.is_ours(&session) => self.of_another(method, &session, params),
             _ => Incoming::event(unknown(method, params.to_json().get(), None)),

@@ -433,3 +433,55 @@ fn codes_of_kimi_code_are_read() {
         assert!(end.starts_with(&format!("turn {ended}")), "{code}: {end}");
     }
 }
+
+fn permission(id: Value, kinds: &[&str]) -> String {
+    let options: Vec<_> = kinds.iter().map(|kind| json!({"optionId": kind, "name": kind, "kind": kind})).collect();
+    let call = json!({"toolCallId": "t", "title": "Bash", "kind": "execute", "rawInput": {"command": "ls"}});
+    let params = json!({"sessionId": "s", "toolCall": call, "options": options});
+    json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params}).to_string()
+}
+
+#[test]
+fn kinds_of_options_in_other_spellings_make_an_approval() {
+    for kinds in [
+        ["allowOnce", "rejectOnce"],
+        ["ALLOW_ONCE", "REJECT_ONCE"],
+        ["allow-once", "reject-once"],
+        ["AllowOnce", "RejectOnce"],
+    ] {
+        for (answer, chosen) in [(Approval::Approve, kinds[0]), (Approval::Reject { feedback: None }, kinds[1])] {
+            let mut player = prompted();
+            player.hear(&permission(json!(7), &kinds));
+            let (key, request) = player.asked.remove(0);
+            assert!(matches!(request, Event::ApprovalRequest(_)), "{request:?}");
+            player.connection.answer(key, &Answer::Approval(answer), player.now);
+            player.look();
+            assert_eq!(player.sent()[0]["result"]["outcome"]["optionId"], chosen);
+        }
+    }
+}
+
+#[test]
+fn permission_request_before_session_is_asked() {
+    let mut player = Player::new(params());
+    player.hear(&initialized(json!({})).to_string());
+    player.sent();
+    player.hear(&permission(json!(7), &["allow_once", "reject_once"]));
+    let (key, _) = player.asked.remove(0);
+    player.connection.answer(key, &Answer::Approval(Approval::Approve), player.now);
+    player.look();
+    assert_eq!(player.sent()[0]["result"]["outcome"]["optionId"], "allow_once");
+    player.hear(&answer(1, json!({"sessionId": "s"})));
+    assert_eq!(player.trace.last().map(String::as_str), Some("opened s"));
+}
+
+#[test]
+fn request_without_id_is_an_event() {
+    let mut player = prompted();
+    player.hear(&permission(Value::Null, &["allow_once"]));
+    assert_eq!(
+        (player.trace.last().map(String::as_str), player.asked.len()),
+        (Some("unknown session/request_permission"), 0)
+    );
+    assert!(player.sent().is_empty());
+}

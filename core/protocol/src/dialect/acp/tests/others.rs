@@ -1,6 +1,8 @@
 //! Agents of others, as they were recorded, and what they do otherwise than Kimi Code.
 
 use super::*;
+use crate::budget::Budget;
+use crate::connection::TurnLimits;
 
 /// The trace of a turn's tools and requests.
 fn tools(case: &str) -> Vec<String> {
@@ -418,11 +420,92 @@ fn loaded_session_is_configured_after_past() {
     assert_eq!(player.trace, ["opened s"]);
 }
 
-#[test]
-fn end_of_past_probe_is_agent_specific() {
+/// A session that an agent loads which is not known, without its past.
+fn loading() -> Player {
     let mut player = Player::new(SessionParams { session_id: Some("s".into()), ..params() });
     player.hear(&initialized(json!({"loadSession": true})).to_string());
     player.sent();
+    player
+}
+
+#[test]
+fn past_before_load_answer_needs_no_probe() {
+    let mut player = loading();
+    player.hear(&said("old"));
     player.hear(&answer(1, json!({})));
     assert_eq!((player.sent().len(), player.trace), (0, vec!["opened s".to_owned()]));
+}
+
+#[test]
+fn agent_without_answer_to_probe_opens_after_its_past() {
+    let mut player = loading();
+    player.hear(&answer(1, json!({})));
+    assert_eq!(player.sent()[0]["method"], "_kimi-agent/end_of_past");
+    let wait = Duration::from_millis(900);
+    for text in ["old ", "answer"] {
+        player.now += wait;
+        player.connection.handle_timeout(player.now);
+        player.hear(&said(text));
+    }
+    assert!(player.trace.is_empty(), "{:?}", player.trace);
+    player.now = player.connection.poll_timeout().expect("a deadline");
+    player.connection.handle_timeout(player.now);
+    player.look();
+    assert_eq!((std::mem::take(&mut player.trace), player.sent().len()), (vec!["opened s".to_owned()], 0));
+    // A late answer to the probe changes nothing.
+    player.connection.prompt(1, "hi".into(), player.now);
+    player.hear(&refused(2));
+    player.hear(&said("new"));
+    player.hear(&answer(3, json!({"stopReason": "end_turn"})));
+    assert_eq!(player.trace.last().map(String::as_str), Some("turn finished 1 \"new\""));
+}
+
+#[test]
+fn late_answer_to_probe_is_not_the_answer_to_a_setting() {
+    let mut player = Player::new(SessionParams { session_id: Some("s".into()), model: Some("big".into()), ..params() });
+    player.hear(&initialized(json!({"loadSession": true})).to_string());
+    let options = json!([{"type": "select", "id": "m", "name": "M", "category": "model", "currentValue": "small",
+        "options": [{"value": "big", "name": "Big"}]}]);
+    player.hear(&answer(1, json!({"configOptions": options})));
+    player.sent();
+    player.now = player.connection.poll_timeout().expect("a deadline");
+    player.connection.handle_timeout(player.now);
+    player.look();
+    assert_eq!(player.sent()[0]["params"]["configId"], "m");
+    player.hear(&refused(2));
+    assert!(player.trace.is_empty(), "{:?}", player.trace);
+    player.hear(&answer(3, json!({"configOptions": options})));
+    assert_eq!(player.trace, ["opened s"]);
+}
+
+#[test]
+fn state_before_answer_about_session_is_kept() {
+    let cost = |amount: f64| {
+        let cost = json!({"amount": amount, "currency": "USD"});
+        update(json!({"sessionUpdate": "usage_update", "used": 10, "size": 100, "cost": cost}))
+    };
+    let mode = update(json!({"sessionUpdate": "current_mode_update", "currentModeId": "plan"}));
+    let mut player = loading();
+    player.hear(&cost(4.0));
+    player.hear(&cost(5.0));
+    player.hear(&mode);
+    player.hear(&said("old"));
+    player.hear(&answer(1, json!({})));
+    assert_eq!(player.trace.last().map(String::as_str), Some("opened s"));
+    let status = player.connection.status().expect("a status");
+    assert_eq!((status.context_tokens, status.plan_mode), (Some(10), Some(true)));
+    // The cost is the base of the first turn.
+    let limits = TurnLimits { budget: Some(Budget::new().usd(1.0)), ..TurnLimits::default() };
+    player.connection.prompt_within(1, "hi".into(), limits, player.now);
+    player.look();
+    player.hear(&cost(5.5));
+    player.hear(&answer(2, json!({"stopReason": "end_turn"})));
+    assert_eq!(player.trace.last().map(String::as_str), Some("turn finished 1 \"\""));
+    // The answer wins over the mode before it.
+    let mut player = Player::new(params());
+    player.hear(&initialized(json!({})).to_string());
+    player.hear(&mode);
+    let modes = json!([{"id": "default", "name": "D"}, {"id": "plan", "name": "P"}]);
+    player.hear(&answer(1, json!({"sessionId": "s", "modes": {"currentModeId": "default", "availableModes": modes}})));
+    assert_eq!(player.trace, ["opened s"]);
 }
