@@ -156,6 +156,9 @@ impl ActiveTurn {
 
     /// Begins the text anew if a tool call has ended since the text so far, and this piece is not part of the same message.
     pub(super) fn continue_text(&mut self, piece: &str, message: Option<&str>) {
+        if let Some(cancel) = self.cancel.as_mut().filter(|_| !piece.is_empty()) {
+            cancel.note_text();
+        }
         if !piece.is_empty() && std::mem::take(&mut self.has_call_ended) && !self.messages.continues(message) {
             self.begin_text();
         }
@@ -365,6 +368,10 @@ impl Connection {
                         TurnStatus::Finished
                     }
                 });
+                // Some agents end a turn that they have stopped as if it were complete.
+                let cancel = self.turn.as_ref().and_then(|turn| turn.cancel.as_ref());
+                let is_stopped = cancel.is_some_and(Cancelling::has_ended_turn);
+                let status = if status == TurnStatus::Finished && is_stopped { TurnStatus::Cancelled } else { status };
                 if let Some(turn) = &mut self.turn {
                     // Empty if the agent gave no reason.
                     turn.stop_reason = stop_reason.or(word).filter(|reason| !reason.is_empty());

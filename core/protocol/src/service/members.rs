@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::prose::prose;
 use super::quoted::{delay_member, quoted_delay, quoted_status};
 use super::{http_status, prefix};
-use crate::json::whole_number;
+use crate::json::{is_true, whole_number};
 
 /// The number of values in the data that are looked at.
 const MAX_VALUES: usize = 256;
@@ -128,7 +128,7 @@ impl Quoted {
                     retry_after = retry_after
                         .or_else(|| named(members, &RETRY_AFTER).find_map(|value| delay_member(value, 1.0, date)))
                         .or_else(|| named(members, &RETRY_AFTER_MS).find_map(|value| delay_member(value, 0.001, date)));
-                    is_retryable = is_retryable.or_else(|| named(members, &IS_RETRYABLE).find_map(Value::as_bool));
+                    is_retryable = is_retryable.or_else(|| named(members, &IS_RETRYABLE).find_map(truth));
                     for (name, value) in members {
                         // Codex names the kind of error by a member.
                         if says == Says::Kind && value.is_object() {
@@ -155,6 +155,16 @@ impl Quoted {
         }
         Self { status, retry_after, is_retryable, text: text.to_lowercase() }
     }
+}
+
+/// Returns a truth value, also in the form of a word or of a number.
+fn truth(value: &Value) -> Option<bool> {
+    let is_known = match value {
+        Value::Bool(_) | Value::Number(_) => true,
+        Value::String(word) => ["true", "false", "yes", "no", "0", "1"].contains(&&*word.to_ascii_lowercase()),
+        _ => false,
+    };
+    is_known.then(|| is_true(value))
 }
 
 fn said_by(name: &str) -> Says {

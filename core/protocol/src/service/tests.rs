@@ -169,6 +169,10 @@ fn data_says_whether_a_retry_can_help() {
     for (data, expected) in [
         (json!({"data": {"message": "quota", "statusCode": 429, "isRetryable": false}}), Some(false)),
         (json!({"data": {"message": "Provider overload", "isRetryable": true}}), Some(true)),
+        (json!({"statusCode": 429, "isRetryable": "false"}), Some(false)),
+        (json!({"statusCode": 429, "isRetryable": 0}), Some(false)),
+        (json!({"statusCode": 400, "retryable": "True"}), Some(true)),
+        (json!({"statusCode": 429, "isRetryable": "maybe"}), Some(true)),
         (json!({"name": "UnknownError", "is_retryable": true}), Some(true)),
         (json!({"statusCode": 400, "isRetryable": true}), Some(true)),
         (json!({"name": "UnknownError", "isRetryable": false}), None),

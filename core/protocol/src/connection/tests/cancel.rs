@@ -29,6 +29,23 @@ fn turn_finishing_despite_cancel_is_finished() {
 }
 
 #[test]
+fn finished_turn_with_text_after_accepted_cancel_is_cancelled() {
+    for (text, is_accepted, expected) in
+        [("more", true, "turn 1 cancelled"), ("", true, "turn 1 finished"), ("more", false, "turn 1 finished")]
+    {
+        let mut peer = Peer::open();
+        peer.prompt(1);
+        peer.cancel(1);
+        if is_accepted {
+            peer.answer("cancel", &json!({}));
+        }
+        peer.event("ContentPart", &json!({"type": "text", "text": text}));
+        peer.finish();
+        assert_eq!(peer.trace().last().map(String::as_str), Some(expected), "{text:?} {is_accepted}");
+    }
+}
+
+#[test]
 fn prompt_unanswered_after_cancel_ends_cancelled() {
     let mut peer = Peer::open();
     peer.prompt(1);

@@ -25,6 +25,10 @@ pub(in super::super) struct Cancelling {
     call: Option<u64>,
     /// The agent has confirmed the cancel, but may not have answered the prompt.
     pub(super) acknowledged: bool,
+    /// The agent has accepted the cancel.
+    accepted: bool,
+    /// The agent has sent text since the cancel, so it was not at the end of the turn.
+    has_text: bool,
     /// The turn's outcome if a deadline or a budget, and not the program, ended the turn.
     pub(super) failure: Option<Error>,
 }
@@ -32,6 +36,15 @@ pub(in super::super) struct Cancelling {
 impl Cancelling {
     pub(in super::super) fn failure(&self) -> Option<&Error> {
         self.failure.as_ref()
+    }
+
+    pub(super) fn note_text(&mut self) {
+        self.has_text = true;
+    }
+
+    /// Returns whether the cancel has ended the turn, whatever the agent calls the end.
+    pub(super) fn has_ended_turn(&self) -> bool {
+        self.accepted && self.has_text
     }
 }
 
@@ -63,8 +76,16 @@ impl Connection {
         match &mut self.turn {
             Some(turn) if turn.key == key && turn.cancel.is_none() => {
                 let deadline = now + self.timing.cancel;
-                turn.cancel =
-                    Some(Cancelling { since: now, deadline, refused: None, call: None, acknowledged: false, failure });
+                turn.cancel = Some(Cancelling {
+                    since: now,
+                    deadline,
+                    refused: None,
+                    call: None,
+                    acknowledged: false,
+                    accepted: false,
+                    has_text: false,
+                    failure,
+                });
             }
             _ => return,
         }
@@ -93,7 +114,7 @@ impl Connection {
         let cancel = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut());
         let Some(cancel) = cancel.filter(|cancel| cancel.call == Some(call)) else { return };
         match outcome {
-            Ok(_) => cancel.acknowledged = true,
+            Ok(_) => (cancel.acknowledged, cancel.accepted) = (true, true),
             // The turn ended before the cancel arrived. The response to its prompt follows.
             Err(Error::Rpc(error)) if error.kind == RpcErrorKind::NoActiveTurn => cancel.acknowledged = true,
             Err(error) => {

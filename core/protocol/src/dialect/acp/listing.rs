@@ -1,10 +1,10 @@
 //! The list of sessions that an agent has stored, which the agent sends in pages.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use agent_client_protocol_schema::v1 as acp;
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::login::Login;
 use super::one_off::{Needed, Next, OneOff, Question};
@@ -23,6 +23,15 @@ const ARCHIVED: Needed = Needed {
     feature: "`list_sessions` of archived sessions; it needs the capability `archive` of ACP",
     is_offered: |can| can.list.is_some() && can.archive.is_some(),
 };
+
+/// An answer with some of the sessions.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    sessions: Vec<Value>,
+    #[serde(default)]
+    next_cursor: Value,
+}
 
 /// The sessions listed so far.
 #[derive(Debug)]
@@ -53,17 +62,12 @@ impl Listing {
             Next::Ask(question) => return Ok(Some(question)),
             Next::Answered(answer) => answer,
         };
-        let page: acp::ListSessionsResponse = decode_body(answer.get()).map_err(|reason| {
+        let page: Page = decode_body(answer.get()).map_err(|reason| {
             Error::Protocol(format!("the agent's list of sessions can't be read: {reason}").into())
         })?;
-        self.sessions.extend(page.sessions.into_iter().map(|session| SessionInfo {
-            id: session.session_id.0.to_string(),
-            work_dir: session.cwd,
-            title: session.title,
-            updated_at: session.updated_at,
-            archived: session.archived,
-        }));
-        let Some(cursor) = page.next_cursor else { return Ok(None) };
+        let work_dir = self.work_dir.as_deref();
+        self.sessions.extend(page.sessions.iter().filter_map(|session| listed(session, work_dir)));
+        let Value::String(cursor) = page.next_cursor else { return Ok(None) };
         let next = question(self.work_dir.as_ref(), self.archived, Some(&cursor));
         if !self.cursors.insert(cursor) {
             return Err(Error::Protocol(
@@ -79,6 +83,26 @@ impl Listing {
     pub fn into_sessions(self) -> Vec<SessionInfo> {
         self.sessions
     }
+}
+
+/// Reads a session. Only its id is needed: a member that cannot be read is left out.
+fn listed(session: &Value, work_dir: Option<&Path>) -> Option<SessionInfo> {
+    let text = |name: &str| match session.get(name)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let Some(id) = text("sessionId") else {
+        tracing::debug!(field = "sessions", "a session without an id is left out");
+        return None;
+    };
+    Some(SessionInfo {
+        id,
+        work_dir: text("cwd").map(PathBuf::from).or_else(|| work_dir.map(Path::to_owned)).unwrap_or_default(),
+        title: text("title"),
+        updated_at: session.get("updatedAt").and_then(Value::as_str).map(str::to_owned),
+        archived: session.get("archived").and_then(Value::as_bool),
+    })
 }
 
 fn question(work_dir: Option<&PathBuf>, archived: bool, cursor: Option<&str>) -> Question {
@@ -97,8 +121,6 @@ fn question(work_dir: Option<&PathBuf>, archived: bool, cursor: Option<&str>) ->
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     fn begin(work_dir: Option<&str>, archived: bool) -> (Listing, Question) {
@@ -152,6 +174,21 @@ mod tests {
         let error = listing.answered(answer(json!({"protocolVersion": 1, "agentInfo": {"name": "x", "version": "1"}})));
         let expected = "x 1 (ACP 1) does not support `list_sessions`; only some agents of ACP can list their sessions";
         assert_eq!(error.unwrap_err().to_string(), expected);
+    }
+
+    #[test]
+    fn session_needs_only_its_id() {
+        let (mut listing, _) = begin(None, false);
+        listing.answered(answer(able())).unwrap();
+        let sessions = json!([{"sessionId": "a"}, {"sessionId": "b", "cwd": null, "updatedAt": 1_700_000_000}, {"sessionId": 5,
+            "cwd": "/w", "archived": "yes"}, {"sessionId": "c", "cwd": "/w", "title": 5}, {"cwd": "/w"}, "d"]);
+        listing.answered(answer(json!({"sessions": sessions, "nextCursor": 7}))).unwrap();
+        let sessions = listing.into_sessions();
+        let read = |session: &SessionInfo| (session.id.clone(), session.work_dir.display().to_string());
+        let expected =
+            [("a", ""), ("b", ""), ("5", "/w"), ("c", "/w")].map(|(id, dir)| (id.to_owned(), dir.to_owned()));
+        assert_eq!(sessions.iter().map(read).collect::<Vec<_>>(), expected);
+        assert_eq!((sessions[1].updated_at.as_deref(), sessions[3].title.as_deref()), (None, Some("5")));
     }
 
     #[test]
