@@ -6,6 +6,7 @@ use super::Acp;
 use super::opening::UNAUTHORISED;
 pub(super) use crate::dialect::ends::in_snake_case;
 use crate::error::RpcErrorKind;
+use crate::json::parsed_object;
 use crate::jsonrpc::{NO_CODE, RpcFailure};
 use crate::messages::Json;
 use crate::service::recognised;
@@ -117,6 +118,8 @@ pub(super) fn is_login_missing(failure: &RpcFailure) -> bool {
 const MAX_FAILURE: usize = 64 << 10;
 /// The update with the state of a thread.
 pub(super) const STATE_UPDATE: &str = "session_info_update";
+/// The update with an error of the turn, which is not of the protocol.
+const AGENT_ERROR: &str = "agent_error";
 
 impl Acp {
     /// Notes a failure of the model's service that the agent does not answer with. Codex (codex-acp 2.6.0) answers such a
@@ -136,6 +139,21 @@ impl Acp {
             }
             _ => {}
         }
+    }
+
+    /// Notes an error that an update reports. It does not end the turn if the agent continues after it.
+    pub(super) fn note_agent_error(&mut self, kind: &str, update: &str) {
+        if kind != AGENT_ERROR {
+            let continues =
+                ["agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update"].contains(&kind);
+            self.agent_error = self.agent_error.take().filter(|_| !continues);
+            return;
+        }
+        let Some(error) = parsed_object(update).and_then(|mut update| update.remove("error")) else { return };
+        let Some(message) = error.as_str().or_else(|| error.get("message")?.as_str()) else { return };
+        let message = message.to_owned();
+        self.agent_error =
+            Some(Box::new(RpcFailure { code: NO_CODE, message, data: Some(json!({"error": error}).into()) }));
     }
 
     /// Returns the failure that was noted. Its text can be the answer of the model's service.

@@ -125,6 +125,8 @@ pub struct Acp {
     compaction: Option<String>,
     /// The text of the failure that the agent has reported during the turn.
     failure: Option<String>,
+    /// The error that an update has reported, until the agent continues.
+    agent_error: Option<Box<RpcFailure>>,
     /// The pending cancel, which the answer to the prompt completes.
     cancelling: Option<String>,
     /// Whether the log says that a request has no id.
@@ -168,6 +170,7 @@ impl Acp {
             children: None,
             compaction: None,
             failure: None,
+            agent_error: None,
             cancelling: None,
             has_warned_of_id: false,
             is_observed: false,
@@ -238,6 +241,7 @@ impl Acp {
         self.stepped = false;
         self.counted = false;
         self.failure = None;
+        self.agent_error = None;
         self.begin_pieces();
         self.tools.clear();
         self.tools.set_aside();
@@ -459,7 +463,10 @@ impl Dialect for Acp {
 
     fn is_text_stateless(&self) -> bool {
         // The first message of a turn begins its step.
-        matches!(self.stage, Stage::Setting(..)) && self.session.is_some() && (self.stepped || !self.prompting)
+        matches!(self.stage, Stage::Setting(..))
+            && self.session.is_some()
+            && (self.stepped || !self.prompting)
+            && self.agent_error.is_none()
     }
 
     fn read(&mut self, message: Message<'_>) -> Incoming {

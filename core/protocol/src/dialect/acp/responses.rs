@@ -66,7 +66,11 @@ impl Acp {
         }
         let is_cancelled = self.cancelling.is_some();
         let outcome = match outcome {
-            Ok(answer) if !is_cancelled => match self.reported_failure().or_else(|| failure::of_answer(&answer)) {
+            Ok(answer) if !is_cancelled => match self
+                .reported_failure()
+                .or_else(|| self.agent_error.take().map(|error| *error))
+                .or_else(|| failure::of_answer(&answer))
+            {
                 Some(failure) => failure::cut_answer(&failure).ok_or(failure),
                 None => Ok(stopped(&answer, false)),
             },

@@ -159,6 +159,9 @@ impl Acp {
 
     /// Reads an update that is not of the past.
     fn read_live(&mut self, update: Update<'_>) -> Incoming {
+        if self.prompting {
+            self.note_agent_error(&update.kind, update.text);
+        }
         if self.prompting && (self.failure.is_some() || update.kind == failure::STATE_UPDATE) {
             self.note_failure(&update.kind, update.text);
         }

@@ -183,6 +183,30 @@ fn error_beside_the_reason_ends_the_turn() {
 }
 
 #[test]
+fn reported_error_ends_the_turn_unless_the_agent_continues() {
+    let said = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "a"}});
+    let limit = json!({"type": "rate_limit", "message": "429 Too Many Requests", "retryable": true});
+    for (error, continues, ended) in [
+        (limit.clone(), false, "llm_service_error: 429 Too Many Requests"),
+        (json!("novel"), false, "rpc_error: novel"),
+        (json!({"type": "novel"}), false, "finished"),
+        (limit, true, "finished"),
+    ] {
+        let mut player = prompted();
+        // The text before is no continuation.
+        (0..3).for_each(|_| player.hear(&update(said.clone())));
+        player.hear(&update(json!({"sessionUpdate": "agent_error", "error": error, "stopReason": "error"})));
+        assert_eq!(player.trace.last().map(String::as_str), Some("unknown agent_error"));
+        if continues {
+            player.hear(&update(said.clone()));
+        }
+        player.hear(&answer(2, json!({"stopReason": "end_turn"})));
+        let end = player.trace.last().unwrap();
+        assert!(end.starts_with(&format!("turn {ended}")), "{error} {continues}: {end}");
+    }
+}
+
+#[test]
 fn abort_error_after_cancel_is_cancelled_turn() {
     for (error, ended) in [
         (json!({"message": "x", "data": {"name": "MessageAbortedError"}}), "cancelled"),
