@@ -191,7 +191,12 @@ impl McpPattern {
         let mut other = Vec::new();
         if !is_any {
             let name = format!("{plain_server}{plain_tool}");
-            other = vec![name.clone(), format!("mcp{name}"), format!("*mcp{name}")];
+            other = vec![
+                name.clone(),
+                format!("mcp{name}"),
+                format!("*mcp{name}"),
+                format!("{plain_server}mcp{plain_tool}"),
+            ];
             other.push(format!("{plain_tool}{plain_server}*"));
         }
         let longer = (!is_any && !plain_server.starts_with('*')).then(|| format!("*{plain_server}{plain_tool}"));
@@ -224,6 +229,11 @@ impl McpPattern {
         }
         let is_longer = self.longer.as_ref().is_some_and(|longer| wildcard(longer, plain));
         if is_longer { Certainty::Maybe } else { Certainty::No }
+    }
+
+    /// Whether one of these tools, of a server that is not known, may be meant.
+    pub(crate) fn may_match_split(&self, names: &[McpName]) -> bool {
+        names.iter().any(|name| name.server.is_empty() && self.is_named(name.plain_tool()))
     }
 
     /// Whether the tool has the name of the rule without a server.

@@ -124,6 +124,11 @@ fn resolve_name(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
     let address = file_of_address(text);
     let marked = text.strip_prefix('@').or(address.as_deref()).map(|text| base.join(text));
     others.extend(marked.as_deref().map(follow));
+    // Others send lines of a file, as in `notes.txt#L1`.
+    let signs = [text.find('#'), text.rfind('#')].into_iter().flatten();
+    let files: Vec<&str> =
+        signs.map(|at| &text[..at]).filter(|file| !file.is_empty() && !file.ends_with('/')).collect();
+    others.extend(files.iter().map(|file| follow(&base.join(file))));
     others.extend(marked.as_deref().filter(|_| address.is_some()).map(|path| Some(normalized(path))));
     // Without a link on the way, only the parts of the path itself can lead to files of processes.
     let [work, known_work] = &dir.spellings;

@@ -260,7 +260,12 @@ impl Rule {
                 pattern.path.as_ref().map_or(Certainty::No, |pattern| pattern.matches_liberally(path))
             }
             Target::Host(host) => match &pattern.host {
-                Some(pattern) => pattern.matches_liberally(host).map_or(Certainty::Maybe, Certainty::from),
+                Some(pattern) => match pattern.matches_liberally(host) {
+                    Some(is_meant) => is_meant.into(),
+                    // A text that may be no host at all.
+                    None if part.vague => Certainty::No,
+                    None => Certainty::Maybe,
+                },
                 None => Certainty::No,
             },
             Target::Mcp(names) => pattern.mcp.as_ref().is_some_and(|pattern| pattern.matches_split(names)).into(),
@@ -287,10 +292,13 @@ fn matches_name(named: &NamePattern, tool: Tool<'_>, part: &Part) -> Certainty {
 
 /// Whether a tool of an MCP server may be meant. Some agents name it in other ways, or without the server.
 fn matches_mcp(pattern: &McpPattern, tool: Tool<'_>, part: &Part) -> Certainty {
-    if let Target::Mcp(names) = &part.target
-        && pattern.matches_split(names)
-    {
-        return Certainty::Yes;
+    if let Target::Mcp(names) = &part.target {
+        if pattern.matches_split(names) {
+            return Certainty::Yes;
+        }
+        if pattern.may_match_split(names) {
+            return Certainty::Maybe;
+        }
     }
     if part.redirection || kind_of_tool(tool.name).is_some_and(|kind| kind != Kind::Mcp) {
         return Certainty::No;

@@ -80,6 +80,145 @@ const VERBS: &[(Kind, &[&str])] = &[
     ),
     (Kind::Fetch, &["download", "upload", "curl", "wget"]),
 ];
+/// Further words of names, which are nouns elsewhere: they count in names that do not end with a word for reading, and in no title.
+const MAY_BE_NOUNS: &[(Kind, &[&str])] = &[
+    (
+        Kind::Edit,
+        &[
+            "writer",
+            "rewriter",
+            "editor",
+            "creator",
+            "updater",
+            "modifier",
+            "saver",
+            "replacer",
+            "inserter",
+            "appender",
+            "patcher",
+            "readwrite",
+            "rw",
+            "make",
+            "maker",
+            "add",
+            "format",
+            "formatter",
+            "reformat",
+            "clear",
+            "clean",
+            "cleaner",
+            "cleanup",
+            "rollback",
+            "extract",
+            "extractor",
+            "unpack",
+            "generate",
+            "generator",
+            "regenerate",
+            "scaffold",
+            "archive",
+            "sync",
+            "synchronize",
+            "store",
+            "duplicate",
+            "clone",
+            "stash",
+            "autofix",
+            "refactor",
+            "migrate",
+            "redo",
+            "fill",
+            "dump",
+            "export",
+            "backup",
+            "mutate",
+            "persist",
+            "alter",
+            "amend",
+            "fix",
+            "prettify",
+            "minify",
+            "beautify",
+            "autocorrect",
+            "decompress",
+            "swap",
+            "bootstrap",
+            "populate",
+            "inject",
+            "transform",
+            "mkfile",
+            "rotate",
+            "encrypt",
+            "decrypt",
+        ],
+    ),
+    (Kind::Delete, &["deleter", "remover", "eraser"]),
+    (Kind::Move, &["mover", "renamer"]),
+    (
+        Kind::Execute,
+        &[
+            "runner",
+            "executor",
+            "launcher",
+            "installer",
+            "repl",
+            "compile",
+            "compiler",
+            "build",
+            "builder",
+            "rebuild",
+            "pull",
+            "interpreter",
+            "terminate",
+            "dispatch",
+            "trigger",
+        ],
+    ),
+    (
+        Kind::Fetch,
+        &[
+            "post",
+            "send",
+            "sender",
+            "resend",
+            "email",
+            "mail",
+            "sendmail",
+            "submit",
+            "request",
+            "requester",
+            "http",
+            "https",
+            "downloader",
+            "uploader",
+            "sms",
+            "browse",
+            "click",
+            "visit",
+            "connect",
+            "webhook",
+            "notify",
+            "reply",
+            "tweet",
+            "navigate",
+            "crawl",
+            "scrape",
+        ],
+    ),
+];
+/// Words that count at the begin of a name alone.
+const BEGINS: &[(Kind, &[&str])] = &[(Kind::Edit, &["new", "set"]), (Kind::Execute, &["start", "stop"])];
+/// Behind these words, a verb is a noun: `pull_request`.
+const NOUNS: &[&str] = &["pull_request", "merge_request"];
+/// What a name of a tool that only reads ends with, beside the words that it begins with.
+const READ_ENDS: &[&str] = &[
+    "reader", "viewer", "info", "log", "logs", "output", "result", "results", "history", "details", "summary",
+    "searcher",
+];
+/// What is opened or read over the network.
+const ADDRESSES: &[&str] = &["url", "urls", "website", "webpage", "browser"];
+/// Nouns that can be joined with a verb in one word, without a sign.
+const JOINED: &[&str] = &["files", "file", "directory", "dir", "folder", "text", "content", "url", "command", "code"];
 /// A name that begins with one of these says that the tool reads.
 const READS: &[&str] = &[
     "read", "get", "list", "view", "show", "search", "find", "grep", "glob", "cat", "ls", "head", "tail", "stat",
@@ -91,6 +230,45 @@ fn kind_of_word(word: &str) -> Option<Kind> {
     let singular = word.strip_suffix('s').unwrap_or(word);
     let is = |words: &&[&str]| words.contains(&word) || words.contains(&singular);
     VERBS.iter().find(|(_, words)| is(words)).map(|(kind, _)| *kind)
+}
+
+/// The kind of a word that is a noun elsewhere.
+fn kind_of_noun(word: &str, lists: &[&[(Kind, &[&str])]]) -> Option<Kind> {
+    let mut rows = lists.iter().copied().flatten();
+    rows.find(|(_, words)| words.contains(&word)).map(|(kind, _)| *kind)
+}
+
+/// Whether the name is one word that can be a verb or a noun, such as the name of a folder.
+pub(crate) fn may_be_noun(name: &str) -> bool {
+    kind_of_noun(&name.to_lowercase(), &[MAY_BE_NOUNS, BEGINS]).is_some()
+}
+
+/// The kind of a verb that is joined with a noun in one word.
+fn kind_of_joined(word: &str) -> Option<Kind> {
+    if word.strip_prefix("open").is_some_and(|noun| ADDRESSES.contains(&noun)) {
+        return Some(Kind::Fetch);
+    }
+    let parts = JOINED.iter().flat_map(|noun| [word.strip_prefix(noun), word.strip_suffix(noun)]).flatten();
+    let is_file = word == "makefile" || word == "codebuild";
+    let kinds = |part: &str| kind_of_word(part).or_else(|| kind_of_noun(part, &[MAY_BE_NOUNS, BEGINS]));
+    parts.filter(|part| part.len() > 2 && !is_file).find_map(kinds)
+}
+
+/// The kind of a name by words that are nouns elsewhere.
+fn kind_by_nouns(words: &str) -> Option<Kind> {
+    let mut text = words.to_owned();
+    NOUNS.iter().for_each(|noun| text = text.replace(noun, ""));
+    let words: Vec<&str> = text.split('_').filter(|word| !word.is_empty()).collect();
+    let (first, last) = (words.first()?, words.last()?);
+    let ends_with_reading = words.len() > 1 && (READS.contains(last) || READ_ENDS.contains(last));
+    let joins = words.iter().any(|word| matches!(*word, "and" | "or" | "then"));
+    if ends_with_reading && !joins {
+        return None;
+    }
+    // Alone, it is a program.
+    let is_program = |word: &&&str| words.len() == 1 && **word == "make";
+    let found = words.iter().filter(|word| !is_program(word)).find_map(|word| kind_of_noun(word, &[MAY_BE_NOUNS]));
+    found.or_else(|| kind_of_noun(first, &[BEGINS])).or_else(|| words.iter().find_map(|word| kind_of_joined(word)))
 }
 
 /// Returns the kind of a second verb in a name that begins with a word for reading: `read_and_delete`, `search_replace`. Most other
@@ -114,7 +292,8 @@ fn kind_of_second_verb<'a>(words: impl Iterator<Item = &'a str>) -> Option<Kind>
     for word in words {
         let follows = matches!(before, Some("and" | "or" | "then"));
         let counts = follows || (before.is_none() && CERTAIN.contains(&word));
-        if let Some(kind) = kind_of_word(word).filter(|_| counts) {
+        let kind = kind_of_word(word).or_else(|| kind_of_noun(word, &[MAY_BE_NOUNS]).filter(|_| follows));
+        if let Some(kind) = kind.filter(|_| counts) {
             return Some(kind);
         }
         before = Some(word);
@@ -131,13 +310,18 @@ pub(crate) fn kind_by_words(name: &str) -> Option<Kind> {
     let name = name.trim();
     let end = name.char_indices().nth(MAX_NAME).map_or(name.len(), |(at, _)| at);
     let name = &name[..end];
-    let words = words_of(name);
-    let mut words = words.split('_').filter(|word| !word.is_empty()).take(MAX_WORDS);
+    let all = words_of(name);
+    let mut words = all.split('_').filter(|word| !word.is_empty()).take(MAX_WORDS);
     let first = words.next()?;
     if READS.contains(&first) {
+        let is_opened = matches!(first, "open" | "load" | "get" | "read" | "view");
+        let second = words.clone().next();
+        if is_opened && second.is_some_and(|word| ADDRESSES.contains(&word)) && is_name(name) {
+            return Some(Kind::Fetch);
+        }
         return if is_name(name) { kind_of_second_verb(words) } else { None };
     }
-    let found = kind_of_word(first);
+    let found = kind_of_word(first).or_else(|| kind_by_nouns(&all).filter(|_| is_name(name)));
     if found.is_some() || !is_name(name) {
         return found;
     }
@@ -183,14 +367,51 @@ mod tests {
                     "search_replace",
                     "find_and_replace",
                     "getOrCreateFile",
+                    "FileWriter",
+                    "file_writer",
+                    "filewriter",
+                    "FileEditor",
+                    "FileCreator",
+                    "make_file",
+                    "new_file",
+                    "newfile",
+                    "add_file",
+                    "make_directory",
+                    "format_file",
+                    "readwrite",
+                    "clear",
+                    "clean",
+                    "rollback",
+                    "extract",
+                    "generate",
+                    "read_and_format",
                 ],
             ),
             (Kind::Move, &["files_rename", "mv"]),
             (
                 Kind::Execute,
-                &["sh", "zsh", "fish", "execute", "git_commit", "uninstall", "node", "xargs", "git", "load_and_run"],
+                &[
+                    "sh",
+                    "zsh",
+                    "fish",
+                    "execute",
+                    "git_commit",
+                    "uninstall",
+                    "node",
+                    "xargs",
+                    "git",
+                    "load_and_run",
+                    "repl",
+                    "compile",
+                    "build",
+                    "TestRunner",
+                    "make",
+                ],
             ),
-            (Kind::Fetch, &["curl", "nc", "download_file"]),
+            (
+                Kind::Fetch,
+                &["curl", "nc", "download_file", "post", "send", "email", "http_request", "open_url", "openurl"],
+            ),
         ] {
             for name in names {
                 assert_eq!(kind_by_words(name), Some(kind), "{name}");
@@ -210,6 +431,17 @@ mod tests {
             "search_and_sort",
             "outline",
             "a title to write",
+            "Make a list",
+            "build/notes.txt",
+            "pull_request_read",
+            "build_log",
+            "get_request",
+            "get_file",
+            "notebook_read",
+            "project_structure",
+            "my_profile",
+            "Makefile",
+            "list_builds",
             "",
         ] {
             assert_eq!(kind_by_words(name), None, "{name}");

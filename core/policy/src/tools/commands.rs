@@ -4,9 +4,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::hosts::takes_code;
 use super::operands::Place;
 use super::{OTHER_LANGUAGES, OTHER_SHELLS, Part, Taker, Target};
-use crate::arguments::{key, plain};
+use crate::arguments::{self, key, plain};
 use crate::command::{self, Item, Word};
 use crate::file_use::is_reading;
 use crate::kinds::{Kind, is_name, kind_of_tool};
@@ -110,6 +111,13 @@ impl Taker<'_> {
                 shadow: true,
                 of_command: false,
             });
+        }
+        let is_code = |item: &Item| matches!(item, Item::Command { command, shadow: false, .. } if takes_code(command));
+        if self.needs.hosts && items.iter().any(is_code) {
+            // The code can also come from a document or from another command.
+            let mut texts = Vec::new();
+            self.known.commands.iter().for_each(|command| arguments::texts(command, &mut texts));
+            texts.into_iter().for_each(|text| self.add_hosts_of_code(text));
         }
         let place = Place::of(&items, base, self.work_dir);
         if place.leaves() {

@@ -37,8 +37,15 @@ impl Taker<'_> {
         }
         self.add_extracted(command, shadow, place);
         self.add_downloads(command, files, place);
-        let why = if let Some(danger) = command.dangers.iter().find(|danger| danger.is_from_elsewhere()) {
-            format!("`{}` takes names or a script from elsewhere", danger.option)
+        if !shadow {
+            self.add_tree(command, files, place);
+        }
+        let only_writes = |danger: &&&Danger| danger.effect.starts_with("writes");
+        let from_elsewhere: Vec<&Danger> = command.dangers.iter().filter(|danger| danger.is_from_elsewhere()).collect();
+        let from_elsewhere = from_elsewhere.iter().find(|danger| !only_writes(danger)).or(from_elsewhere.first());
+        let only_writes = from_elsewhere.as_ref().is_some_and(only_writes);
+        let why = if let Some(danger) = from_elsewhere {
+            format!("`{}` {}", danger.option, danger.effect)
         } else if let Some(danger) = command.dangers.iter().find(|danger| danger.follows_links()) {
             format!("`{}` follows links, and what they lead to is not known", danger.option)
         } else if let Some(at) = unknown_object(words).filter(|_| files.is_git) {
@@ -48,7 +55,7 @@ impl Taker<'_> {
         } else {
             return;
         };
-        for kind in files.kinds() {
+        for kind in files.kinds().into_iter().filter(|kind| !only_writes || *kind != Kind::Read) {
             let mut part = Part::new(Some(kind), Target::opaque(command.text(), why.clone()));
             (part.shadow, part.hides) = (true, true);
             if !shadow {
@@ -91,7 +98,7 @@ fn names_file(option: &str) -> bool {
 
 impl Taker<'_> {
     /// Returns the whole command as a part: a rule that spells it allows everything that its program does.
-    fn whole(&self, command: &Command) -> Box<Part> {
+    pub(super) fn whole(&self, command: &Command) -> Box<Part> {
         let mut whole = Part::new(Some(Kind::Execute), Target::Command(command.clone()));
         whole.doubt = self.known.doubt.clone();
         Box::new(whole)
@@ -123,11 +130,25 @@ impl Taker<'_> {
 
     /// Adds the files that `curl` names like the address.
     fn add_downloads(&mut self, command: &Command, files: &FileUses, place: &Place) {
-        let is_named = |danger: &Danger| danger.effect.starts_with("write") && names_file(&danger.option);
-        if !Self::is_of(command, &["curl"]) || !command.dangers.iter().any(is_named) {
+        if !Self::is_of(command, &["curl"]) {
             return;
         }
+        let is_any = |is: fn(&str) -> bool| {
+            command.dangers.iter().any(|danger| danger.effect.starts_with("write") && is(&danger.option))
+        };
         let words = command.words();
+        let has = |is: fn(&str) -> bool| words.iter().skip(1).any(|word| is(word.text()));
+        // `#1` in the name of a file stands for a text of the first set in the address.
+        if is_any(names_output) && has(has_number) || is_any(names_file) && has(|text| text.contains(['{', '['])) {
+            let why = "its sets and ranges make names of files".to_owned();
+            let mut part = Part::new(Some(Kind::Edit), Target::opaque(command.text(), why));
+            (part.shadow, part.hides) = (true, true);
+            (part.spelled, part.is_name) = (Some(self.whole(command)), true);
+            self.parts.push(part);
+        }
+        if !is_any(names_file) {
+            return;
+        }
         for (at, word) in words.iter().enumerate().skip(1).take(MAX_OPERANDS) {
             let text = word.text().split(['?', '#']).next().unwrap_or_default();
             let Some(name) = text.rsplit('/').next().filter(|name| !name.is_empty() && *name != text) else { continue };
@@ -135,6 +156,20 @@ impl Taker<'_> {
             self.add_file(files, files.of_word(words, at), path, word, true, place);
         }
     }
+}
+
+/// Whether an option of `curl` names the file that it writes.
+fn names_output(option: &str) -> bool {
+    match option.strip_prefix("--") {
+        Some(long) => long.starts_with('o'),
+        None => option.contains('o'),
+    }
+}
+
+/// Whether a word that is no address has a number behind `#`.
+fn has_number(text: &str) -> bool {
+    let is_number = |(at, _): (usize, &str)| text[at + 1..].starts_with(|c: char| c.is_ascii_digit());
+    !text.contains("://") && text.match_indices('#').any(is_number)
 }
 
 /// The word of a command of git that names an object by its hash: it can be a file, or a folder.

@@ -11,7 +11,7 @@ use crate::command::{Word, changes_directory};
 use crate::kinds::{Kind, is_name, kind_of_tool};
 use crate::path::resolve;
 use crate::programs::is_known;
-use crate::verbs::kind_by_words;
+use crate::verbs::{kind_by_words, may_be_noun};
 
 /// The commands of editors by the kind of their effect on the file.
 const EDITOR_COMMANDS: &[(Kind, &[&str])] = &[
@@ -82,10 +82,14 @@ impl<'a> Taker<'a> {
         }
         let kind = kind_by_words(self.call.name)?;
         // A title can be the name of the file.
-        let is_file = |path: &&str| path.rsplit(['/', '\\']).next().is_some_and(|name| name == self.call.name);
+        let is_name_of = |name: &str| {
+            let rest = self.call.name.strip_prefix(name).filter(|_| !name.is_empty());
+            rest.is_some_and(|rest| rest.is_empty() || (rest.starts_with([':', '#']) && name.contains('.')))
+        };
+        let is_file = |path: &&str| path.rsplit(['/', '\\']).next().is_some_and(is_name_of);
         let locations = self.call.locations.iter().map(|path| &**path);
-        if self.call.name.contains('.') && self.known.paths.iter().copied().chain(locations).any(|path| is_file(&path))
-        {
+        let may_be_file = self.call.name.contains('.') || may_be_noun(self.call.name);
+        if may_be_file && self.known.paths.iter().copied().chain(locations).any(|path| is_file(&path)) {
             return None;
         }
         let runs = matches!(kind, Kind::Execute | Kind::Fetch) && !self.has_target_of(kind);

@@ -4,10 +4,13 @@ mod commands;
 mod comparisons;
 mod elsewhere;
 mod further;
+mod hosts;
 mod operands;
 mod patches;
+mod possible;
 mod requests;
 mod sought;
+mod tree;
 mod unknown;
 
 use std::path::Path;
@@ -291,6 +294,11 @@ pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs, budget: &Rc<B
     taker.take_described(by_name, by_agent);
     taker.take_further_paths();
     taker.add_unknown(by_name.or(by_agent));
+    let of_files = [by_name, by_agent.filter(|_| by_agent != by_name)];
+    match of_files {
+        [None, None] => taker.add_possible_files(None),
+        kinds => kinds.into_iter().flatten().for_each(|kind| taker.add_possible_files(Some(kind))),
+    }
     taker.add_named_tool();
     if taker.known.is_cut {
         taker.opaque(by_agent.or(by_name), "it has more targets than are looked at");

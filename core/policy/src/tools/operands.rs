@@ -2,17 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use super::hosts::takes_code;
 use super::{MAX_OPERANDS, Part, Taker, Target, comparisons};
 use crate::command::{self, Command, Item, Word, base_name};
 use crate::file_use::{self, FileUses, Use};
 use crate::glob::is_glob;
-use crate::host;
 use crate::kinds::Kind;
 use crate::path::{FilePath, WorkDir, resolve};
 use crate::programs;
 
 /// Longer names of files are not looked for inside of words.
-const MAX_NAME: usize = 255;
+pub(super) const MAX_NAME: usize = 255;
 
 /// The folders in which the commands of a text run.
 pub(super) struct Place {
@@ -109,6 +109,10 @@ impl Taker<'_> {
         let words = command.words().to_vec();
         let is_network = words[0].literal().is_some_and(programs::is_network);
         let is_of_files = !is_network && words[0].literal().is_some_and(file_use::is_of_files);
+        let has_code = takes_code(command);
+        if self.needs.hosts && !shadow {
+            self.add_hosts_from_elsewhere(command);
+        }
         let (mut outside, mut globs) = (Vec::new(), Vec::new());
         let folders = [Some(&*place.base_dir), place.inside.as_deref()];
         for (at, word) in words.iter().enumerate().skip(1) {
@@ -128,6 +132,9 @@ impl Taker<'_> {
                 self.add_host(word, is_network);
                 if !is_of_files && at <= MAX_OPERANDS {
                     self.add_named_hosts(text, is_network);
+                }
+                if has_code {
+                    self.add_hosts_of_code(text);
                 }
             }
             for (piece, is_whole) in pieces(text) {
@@ -247,59 +254,6 @@ impl Taker<'_> {
         }
     }
 
-    /// Adds the host that a word may name.
-    fn add_host(&mut self, word: &Word, is_network: bool) {
-        let text = word.text();
-        // An address can be the value of an option.
-        let value = value_of(text);
-        let text_of_host = if is_network { value } else { text };
-        let is_host = text.contains("://") || (is_network && !text_of_host.starts_with('-'));
-        if !is_host || self.operands >= MAX_OPERANDS || host::is_plain_number(text_of_host) {
-            return;
-        }
-        self.operands += 1;
-        let is_dynamic = word.literal().is_none();
-        let start = text_of_host.find("http").filter(|at| text_of_host.contains("://") && (*at == 0 || !is_dynamic));
-        let address = &text_of_host[start.unwrap_or(0)..];
-        let mut part = Part::new(Some(Kind::Fetch), Target::Host(host::parse(address)));
-        // The shell expands braces and variables of an address, and curl its braces and ranges.
-        part.hides = is_dynamic || host::may_be_another(address);
-        part.shadow = true;
-        self.parts.push(part);
-        if !is_network {
-            return;
-        }
-        match host::inner(address) {
-            Some(inner) => inner.into_iter().for_each(|name| self.add_named_host(name)),
-            None => {
-                let reason = "it has more addresses than are looked at".to_owned();
-                let mut part = Part::new(Some(Kind::Fetch), Target::opaque(address.to_owned(), reason));
-                (part.shadow, part.hides) = (true, true);
-                self.parts.push(part);
-            }
-        }
-    }
-
-    /// Adds the hosts that a word may name although it has no scheme: only a rule that names one is about them.
-    fn add_named_hosts(&mut self, text: &str, is_network: bool) {
-        let value = value_of(text);
-        let is_joined = value.starts_with('-') && !value.starts_with("--");
-        let joined = value.char_indices().nth(2).filter(|_| is_joined).map(|(at, _)| &value[at..]);
-        let is_whole = |value: &&str| !is_network && !value.starts_with('-') && !value.contains("://");
-        let whole = Some(value).filter(is_whole);
-        [whole, joined].into_iter().flatten().for_each(|name| self.add_named_host(name));
-        // Settings such as `host=HOST user=NAME`.
-        settings(value).for_each(|name| self.add_named_host(name));
-    }
-
-    fn add_named_host(&mut self, name: &str) {
-        if name.len() <= MAX_NAME && !host::is_plain_number(name) {
-            let mut part = Part::new(Some(Kind::Fetch), Target::Host(host::parse(name)));
-            (part.shadow, part.is_text) = (true, true);
-            self.parts.push(part);
-        }
-    }
-
     /// Adds the files that new links may lead to: the target of a link is relative to the folder of the link.
     fn add_link_targets(&mut self, words: &[Word], files: &FileUses, place: &Place) {
         /// Further words are not looked at.
@@ -380,7 +334,7 @@ impl Taker<'_> {
 }
 
 /// The value of an option, or else the word.
-fn value_of(text: &str) -> &str {
+pub(super) fn value_of(text: &str) -> &str {
     text.split_once('=').filter(|_| text.starts_with('-')).map_or(text, |(_, value)| value)
 }
 
@@ -392,17 +346,6 @@ fn parts_of_word(text: &str) -> impl Iterator<Item = &str> {
     let is_end = |c: char| c.is_whitespace() || "<>|;&()\"'`,#?".contains(c);
     let parts = text.split(is_end).filter(|part| !part.is_empty()).take(MAX_PARTS);
     parts.filter(move |part| is_like_path(part) && *part != text && part.len() <= MAX_NAME)
-}
-
-/// The values of `name=value` in a word, also of several.
-fn settings(text: &str) -> impl Iterator<Item = &str> {
-    /// Further ones are not looked at.
-    const MAX_SETTINGS: usize = 16;
-    let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c));
-    let words = text.split([' ', '\t', '\n', ';', ',']).filter_map(|word| word.split_once('='));
-    let is_number = |(name, value): &(&str, &str)| value.parse::<u16>().is_ok() && !name.contains("host");
-    let values = words.filter(move |setting| is_name(setting.0) && !is_number(setting));
-    values.map(|(_, value)| value.trim_matches(['"', '\''])).filter(|value| !value.is_empty()).take(MAX_SETTINGS)
 }
 
 pub(super) fn is_like_path(text: &str) -> bool {

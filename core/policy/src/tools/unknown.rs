@@ -9,7 +9,7 @@ use crate::arguments::{self, plain, texts};
 use crate::command::{self, Item};
 use crate::host;
 use crate::kinds::{Kind, kind_of_tool, mcp_names};
-use crate::mcp::{McpName, plain_name};
+use crate::mcp::{McpName, plain_name, words_of};
 use crate::path::resolve;
 
 /// How many texts are looked at as commands, and how long they are.
@@ -20,6 +20,9 @@ const SERVERS: &[&str] =
     &["server", "servername", "serverid", "mcpserver", "mcpservername", "mcp", "connector", "integration"];
 const TOOLS: &[&str] =
     &["tool", "toolname", "mcptool", "mcptoolname", "name", "method", "function", "functionname", "operation"];
+
+/// Arguments that name a tool in any case.
+const CALLED: &[&str] = &["tool", "toolname", "mcptool", "mcptoolname"];
 
 /// The texts in a text that is JSON.
 fn inner_texts(text: &str) -> Vec<String> {
@@ -153,6 +156,14 @@ impl Taker<'_> {
         }
     }
 
+    /// Whether the name says that the tool calls others: `call_tool`, `use_mcp_tool`.
+    fn calls_tools(&self) -> bool {
+        let words = words_of(self.call.name);
+        let has = |known: &[&str]| words.split('_').any(|word| known.contains(&word));
+        has(&["tool", "tools", "function", "mcp"])
+            && has(&["call", "use", "invoke", "execute", "exec", "run", "dispatch"])
+    }
+
     /// Adds the tool of a server of MCP that arguments name, for a tool that calls others.
     pub(super) fn add_named_tool(&mut self) {
         /// More names are not looked at.
@@ -167,6 +178,15 @@ impl Taker<'_> {
         let (servers, tools) = (named(SERVERS), named(TOOLS));
         if servers.len().max(tools.len()) > MAX_NAMES {
             return self.opaque(Some(Kind::Mcp), "it names more tools than are looked at");
+        }
+        // The server is not known.
+        let called = if self.calls_tools() { tools.clone() } else { named(CALLED) };
+        for tool in called.iter().filter(|tool| servers.is_empty() && mcp_names(tool).is_empty()) {
+            let with_server = ["__", "/", ".", ":"].iter().filter_map(|sign| tool.split_once(sign));
+            let mut names: Vec<McpName> = with_server.map(|(server, tool)| McpName::new(server, tool)).collect();
+            names.push(McpName::new("", tool));
+            self.add_shadow(Some(Kind::Mcp), Target::Mcp(names));
+            self.parts.last_mut().into_iter().for_each(|part| part.hides = true);
         }
         for tool in &tools {
             let mut names = mcp_names(tool);
