@@ -60,6 +60,9 @@ use rules::RuleList;
 use tools::{Needs, Part, Target};
 use work::{MAX_WORK, Work};
 
+/// The limit of the name of a call, in bytes. Over ACP the name can be the title, with a command.
+const MAX_NAME: usize = 64 << 10;
+
 /// The decision about a tool call.
 ///
 /// # Examples
@@ -345,6 +348,16 @@ impl Policy {
         work_dir: &Path,
         decide_part: impl Fn(&'p Self, Tool<'_>, &Part, &mut Work<'p>) -> Option<Verdict<'p>>,
     ) -> PolicyVerdict {
+        if call.name.len() > MAX_NAME {
+            // Less than `deny` could be weaker than with fewer rules.
+            return PolicyVerdict {
+                decision: Decision::Deny,
+                rule: None,
+                source: None,
+                reason: format!("the name of the call exceeds {} KiB: {}", MAX_NAME >> 10, shown(call.name)),
+                part: Some(shown(call.name)),
+            };
+        }
         let mut work = Work::new();
         let parts = tools::parts(call, work_dir, self.needs(), &work.budget);
         let Some(strictest) = self.strictest(call.name, &parts, &mut work, decide_part) else {
@@ -425,6 +438,9 @@ impl Policy {
 
     /// The rule that decides about a call, and the decision. Takes the work off the limit.
     pub(crate) fn deciding(&self, call: Call<'_>, work_dir: &Path, left: &mut usize) -> (Option<&Rule>, Decision) {
+        if call.name.len() > MAX_NAME {
+            return (None, Decision::Deny);
+        }
         let mut work = Work::new();
         let parts = tools::parts(call, work_dir, self.needs(), &work.budget);
         let strictest = self.strictest(call.name, &parts, &mut work, Self::decide_part);

@@ -56,6 +56,14 @@ fn large_calls_are_decided() {
 }
 
 #[test]
+fn call_with_long_name_is_denied() {
+    let call = json!({"name": "x".repeat((64 << 10) + 1), "arguments": {"command": "ls"}});
+    let verdict = policy().check_json(&call, "/").unwrap();
+    assert_eq!(verdict.decision.as_str(), "deny");
+    assert!(verdict.reason.len() + verdict.part.unwrap_or_default().len() < 2000);
+}
+
+#[test]
 fn call_with_many_values_is_not_allowed() {
     let policy = policy();
     let mut deep = json!({ "path": "other/a" });

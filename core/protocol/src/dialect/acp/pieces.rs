@@ -13,8 +13,8 @@ use crate::messages::Event;
 const MAX_MESSAGES: usize = 64;
 const MAX_ID: usize = 256;
 /// The limit of the pieces that wait, and of their text, in bytes. The rest of a message is shorter.
-const MAX_WAITING: usize = 256;
-const MAX_WAITING_TEXT: usize = 16 << 10;
+const MAX_WAITING: usize = 16;
+const MAX_WAITING_TEXT: usize = 4 << 10;
 
 /// The messages of the turns so far.
 #[derive(Debug, Default)]
