@@ -71,26 +71,33 @@ impl Connection {
                 self.outputs.push_back(Output::FatalError(error.clone()));
                 self.close(&error);
             }
-            Incoming::InvalidLine(reason) => {
-                let shown = self.sources.secrets.shown(line, SHOWN);
-                let reason = self.sources.secrets.shown(reason.as_bytes(), SHOWN);
-                if matches!(self.phase, Phase::Opening(_)) && shown.contains(SERVER_BANNER) {
-                    return self.handle_server_banner();
+            Incoming::InvalidLine(reason) => self.handle_invalid_line(&reason, line, now),
+        }
+    }
+
+    /// Drops a line. A program can write thousands of them a second, so a line is prepared only if it is shown.
+    fn handle_invalid_line(&mut self, reason: &str, line: &[u8], now: Instant) {
+        let is_opening = matches!(self.phase, Phase::Opening(_));
+        // The banner does not count.
+        let shown = is_opening.then(|| self.sources.secrets.shown(line, SHOWN));
+        if shown.as_ref().is_some_and(|shown| shown.contains(SERVER_BANNER)) {
+            return self.handle_server_banner();
+        }
+        let report = self.invalid_lines.get_or_insert_default().count(now);
+        if report != Report::Nothing {
+            let (reason, line) = (self.shown(reason), self.sources.secrets.shown(line, SHOWN));
+            let line = printable_line(&line);
+            match report {
+                Report::Summary(others) => {
+                    tracing::warn!(others, %reason, %line, "invalid lines dropped; the last is shown");
                 }
-                let (reason, line) = (printable_line(&reason), printable_line(&shown));
-                match self.invalid_lines.get_or_insert_default().count(now) {
-                    Report::Line => tracing::warn!(%reason, %line, "invalid line dropped"),
-                    Report::Summary(others) => {
-                        tracing::warn!(others, %reason, %line, "invalid lines dropped; the last is shown");
-                    }
-                    Report::Nothing => {}
-                }
-                if let Phase::Opening(opening) = &mut self.phase
-                    && opening.invalid_lines.len() < 3
-                {
-                    opening.invalid_lines.push(shown);
-                }
+                _ => tracing::warn!(%reason, %line, "invalid line dropped"),
             }
+        }
+        if let (Phase::Opening(opening), Some(shown)) = (&mut self.phase, shown)
+            && opening.invalid_lines.len() < 3
+        {
+            opening.invalid_lines.push(shown);
         }
     }
 

@@ -415,6 +415,9 @@ impl Connection {
         self.note_line(line, !matches!(message, Message::Invalid(_)), now);
         let is_stateless = self.dialect.is_text_stateless();
         let mut incoming = self.dialect.read(message);
+        if self.is_activity(&incoming) {
+            self.note_activity(now);
+        }
         if let (Incoming::Event(event), Some(turn)) = (&mut incoming, &mut self.turn)
             && is_stateless
         {
@@ -426,7 +429,6 @@ impl Connection {
 
     /// Notes that a line has come, before it is handled.
     fn note_line(&mut self, line: &[u8], is_message: bool, now: Instant) {
-        self.note_activity(now);
         if tracing::enabled!(target: WIRE, tracing::Level::TRACE) {
             self.show('<', line);
         }

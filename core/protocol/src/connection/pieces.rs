@@ -17,6 +17,7 @@ impl Connection {
         let Some(turn) = self.turn.as_mut().filter(|_| self.dialect.is_text_stateless()) else { return false };
         let Some(piece) = turn.shapes.read(line) else { return false };
         self.note_line(line, true, now);
+        self.note_activity(now);
         match piece {
             Piece::Answer(text) if self.passes(&text) => self.push_text(text, line.len()),
             piece => self.handle_event(piece.into_event(), line, now),

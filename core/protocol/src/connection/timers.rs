@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::calls::PendingCall;
 use super::{Connection, Output, Phase};
+use crate::dialect::Incoming;
 use crate::error::Error;
 
 impl Connection {
@@ -40,6 +41,16 @@ impl Connection {
         }
         if let Some(replay) = &mut self.replay {
             replay.last_activity = now;
+        }
+    }
+
+    /// Returns whether the agent shows with a message that it works. Lines that are dropped, and answers to unknown calls, do not.
+    pub(super) fn is_activity(&self, incoming: &Incoming) -> bool {
+        match incoming {
+            Incoming::InvalidLine(_) | Incoming::Response { id: None, .. } => false,
+            Incoming::Response { id: Some(id), .. } => self.calls.contains_key(id),
+            Incoming::Batch(all) => all.is_empty() || all.iter().any(|one| self.is_activity(one)),
+            _ => true,
         }
     }
 

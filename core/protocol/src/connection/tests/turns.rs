@@ -368,6 +368,31 @@ fn idle_timeout_pauses_while_agent_waits() {
 }
 
 #[test]
+fn idle_timeout_counts_read_messages_only() {
+    let limits = Timing { idle: Some(90 * SECOND), ..timing() };
+    let mut peer = Peer::open_with(limits, AnswerSources::default());
+    peer.prompt(1);
+    let deadline = Some(peer.now + 90 * SECOND);
+    let dropped = ["hi", "1", "{}", "", r#"{"id":"unknown","result":{}}"#, r#"{"id":null,"result":{}}"#];
+    for line in dropped {
+        peer.wait(SECOND);
+        peer.text(line);
+        assert_eq!(peer.connection.poll_timeout(), deadline, "{line}");
+    }
+    // An event counts, whether its shape is known already or not.
+    for text in ["a", "b"] {
+        peer.wait(SECOND);
+        peer.event("ContentPart", &json!({"type": "text", "text": text}));
+        assert_eq!(peer.connection.poll_timeout(), Some(peer.now + 90 * SECOND));
+    }
+    peer.wait(90 * SECOND);
+    peer.text("hi");
+    peer.pass();
+    peer.answer_both();
+    assert_eq!(peer.trace().last().map(String::as_str), Some("turn 1 timeout"));
+}
+
+#[test]
 fn deep_nesting_becomes_text() {
     let mut peer = Peer::open();
     peer.prompt(1);
