@@ -1,5 +1,7 @@
 //! The check of each request: clients need the token; without a token, they must be on this machine. Pages of the web are refused.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN};
 use hyper::{Request, StatusCode};
@@ -32,10 +34,10 @@ impl Door {
             None => {
                 // HTTP/2 has the host in the URL of the request.
                 let of_url = request.uri().authority().map(|authority| authority.as_str());
-                let host = of_url.or_else(|| headers.get(HOST)?.to_str().ok());
                 // The page of a name that resolves to loopback has the same origin as this server.
-                if !host.is_some_and(is_loopback) {
-                    let reason = "the header `Host` names another machine; use 127.0.0.1, [::1] or localhost";
+                if !names_loopback(of_url, headers) {
+                    let reason =
+                        "the header `Host` is not one of 127.0.0.1, [::1] and localhost, once, with or without a port";
                     return Err((StatusCode::FORBIDDEN, reason.to_owned()));
                 }
             }
@@ -57,14 +59,30 @@ fn knows(headers: &HeaderMap, token: &str) -> bool {
     scheme.eq_ignore_ascii_case(SCHEME) && bool::from(given.ct_eq(token.as_bytes()))
 }
 
+/// Returns whether a request names this machine only: in its URL, in one header, or in both.
+fn names_loopback(of_url: Option<&str>, headers: &HeaderMap) -> bool {
+    let mut hosts = headers.get_all(HOST).iter();
+    let (header, more) = (hosts.next(), hosts.next());
+    let is_header_good = header.is_none_or(|host| host.to_str().is_ok_and(is_loopback));
+    let is_url_good = of_url.is_none_or(is_loopback);
+    more.is_none() && is_header_good && is_url_good && (header.is_some() || of_url.is_some())
+}
+
 /// Returns whether a host, with or without a port, is this machine only.
 fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => host.split_once(':').map_or(host, |(name, _)| name),
+    let (is_name_good, rest) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, rest)) => {
+            let address = address.parse::<Ipv6Addr>().map(IpAddr::from);
+            (address.is_ok_and(|address| address.to_canonical().is_loopback()), rest)
+        }
+        None => {
+            let (name, rest) = host.split_at(host.find(':').unwrap_or(host.len()));
+            let is_address = name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback());
+            (is_address || name.eq_ignore_ascii_case("localhost"), rest)
+        }
     };
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    is_name_good && (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port))
 }
 
 #[cfg(test)]
@@ -89,9 +107,37 @@ mod tests {
             "[::2]:1",
             "0.0.0.0",
             "x@localhost",
+            "localhost:80@evil.example",
+            "localhost:x.evil.example",
+            "localhost:",
+            "localhost:+80",
+            "localhost:65536",
+            "localhost:80:80",
+            "localhost.",
+            "[localhost]",
+            "[127.0.0.1]",
+            "[::1]x",
+            "[::1]:80@evil.example",
+            "::1",
+            "127.0.0.1 ",
         ] {
             assert!(!is_loopback(host), "{host}");
         }
+    }
+
+    #[test]
+    fn request_names_its_host_once() {
+        let named = |of_url: Option<&str>, hosts: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, HeaderValue::from_static(host));
+            }
+            names_loopback(of_url, &headers)
+        };
+        assert!(named(None, &["localhost"]) && named(Some("127.0.0.1:80"), &[]) && named(Some("[::1]"), &["[::1]"]));
+        assert!(!named(None, &[]) && !named(None, &["localhost", "evil.example"]));
+        assert!(!named(None, &["localhost", "localhost"]) && !named(None, &["evil.example", "localhost"]));
+        assert!(!named(Some("localhost"), &["evil.example"]) && !named(Some("evil.example"), &["localhost"]));
     }
 
     #[test]
