@@ -153,7 +153,17 @@ function onlyPlain(key: string, value: unknown): unknown {
   return value;
 }
 
+/** The property with the settings of an object that does not show them. Two copies of the package have it in common. */
+const HIDDEN_FORM = Symbol.for("kimi-agent.hidden-form");
+
+/** Makes an option send `form` for this object, which shows less, because settings may be secrets. */
+export function withHiddenForm<T extends object>(shown: T, form: object): T {
+  return Object.defineProperty(shown, HIDDEN_FORM, { value: () => form });
+}
+
 function plainForm(option: string, value: unknown): unknown {
+  const form = typeof value === "object" && value !== null ? (value as { [HIDDEN_FORM]?: unknown })[HIDDEN_FORM] : undefined;
+  if (typeof form === "function") return (form as () => unknown)();
   if (isUrl(value) && option !== "mcpConfigs") {
     const expected = "a path or a file URL";
     if (value.protocol !== "file:") throw wrongOption(option, `expected ${expected}; got ${show(String(value))}`);

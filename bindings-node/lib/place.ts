@@ -1,6 +1,6 @@
 /** The places in which agents run, for the option `place`. */
 
-import { knownOptions } from "./arguments.js";
+import { knownOptions, withHiddenForm } from "./arguments.js";
 import { atCaller } from "./call-site.js";
 
 /** The settings of `prefix()`. */
@@ -153,7 +153,10 @@ export function ssh(options: SshOptions): Place {
 export interface RemoteOptions {
   /** The address: `wss` or `ws` for a WebSocket, `https` or `http` for HTTP. */
   url: string;
-  /** Headers of each request, such as `Authorization`. Logs, errors and recordings do not show their values. Default: none. */
+  /**
+   * Headers of each request, such as `Authorization`. Logs, errors, recordings and the place do not show their values. Default:
+   * none.
+   */
   headers?: Readonly<Record<string, string>> | undefined;
   /** The absolute path that `workDir` of the session has for the agent. Default: the agent has the same paths as this program. */
   workDir?: string | undefined;
@@ -175,9 +178,14 @@ export interface RemoteOptions {
 export function remote(options: RemoteOptions): Place {
   return atCaller(remote, () => {
     const { url, headers, workDir } = knownOptions("remote()", options, ["url", "headers", "workDir"]);
-    const place = { type: "remote", url, headers, workDir };
-    // `console.log()` shows the names of headers only.
-    const shown = () => ({ ...place, headers: Object.keys(headers ?? {}) });
-    return Object.freeze(Object.defineProperty(place, Symbol.for("nodejs.util.inspect.custom"), { value: shown }));
+    const names = Object.keys((headers as object | undefined) ?? {});
+    // The object shows only the names of headers, for example in `console.log()` and `JSON.stringify()`.
+    const shown = { type: "remote", url: withoutSecrets(url), headers: names, workDir };
+    return Object.freeze(withHiddenForm(shown, { type: "remote", url, headers, workDir }));
   });
+}
+
+/** The URL without a user's name, a password and the query. */
+function withoutSecrets(url: unknown): unknown {
+  return typeof url === "string" ? url.replace(/[?#].*$/s, "").replace(/\/\/[^/]*@/, "//") : url;
 }

@@ -36,6 +36,18 @@ test("remote agent is not started with options of processes", async () => {
   }
 });
 
+test("remote agent shows no secrets", async () => {
+  const place = remote({ url: "wss://me:canary@agents.example/acp?token=canary", headers: { Authorization: "canary" } });
+  for (const shown of [JSON.stringify(place), inspect(place, { showHidden: true, depth: null }), JSON.stringify({ ...place })]) {
+    assert.doesNotMatch(shown, /canary/);
+    assert.match(shown, /agents\.example\/acp.*Authorization/s);
+  }
+  // The core gets the address as it is.
+  await assert.rejects(createSession({ place }), { option: "place", message: /`url`: it contains a user name/ });
+  const headers = { "a b": "canary" };
+  await assert.rejects(createSession({ place: remote({ url: "wss://a/acp", headers }) }), /"a b" is not the name of a header/);
+});
+
 test("server that is not there is an error", async () => {
   for (const scheme of ["ws", "http"]) {
     const place = remote({ url: `${scheme}://127.0.0.1:9/acp` });

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import socket
 import sys
 from typing import Any
@@ -102,11 +104,27 @@ def test_missing_runtime_is_an_error() -> None:
 )
 def test_remote_agent_is_not_started_with_options_of_processes(option: str, value: Any) -> None:
     place = Remote("wss://agents.example/acp?key=canary", headers={"Authorization": "canary"})
-    assert "canary" not in repr(place).replace("?key=canary", "")
+    assert "canary" not in repr(place)
     with pytest.raises(InvalidOption, match=r"the agent at wss://agents\.example/acp \(from `place`\)") as failure:
         sync.create_session(place=place, **{option: value})
     assert failure.value.option == option
     assert "canary" not in str(failure.value)
+
+
+def test_remote_agent_shows_no_secrets() -> None:
+    place = Remote(
+        "wss://me:canary@agents.example/acp?token=canary", headers={"Authorization": "canary"}, work_dir="/w"
+    )
+    assert repr(place) == "Remote('wss://agents.example/acp', headers=['Authorization'], work_dir='/w')"
+    with pytest.raises(TypeError):
+        vars(place)
+    with pytest.raises(TypeError, match="a Remote cannot be pickled, because") as failure:
+        pickle.dumps(place)
+    assert "canary" not in str(failure.value)
+    assert copy.copy(place) is copy.deepcopy(place) is place
+    # The core gets the address as it is.
+    with pytest.raises(InvalidOption, match="`url`: it contains a user name"):
+        sync.create_session(place=place)
 
 
 def test_remote_agent_cannot_have_tools_or_limits() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Union
+from typing import Any, Literal, NoReturn, Union
 
 from ._encode import NotUnicode, kind_of, to_jsonable
 from ._errors import InvalidOption
@@ -116,7 +117,8 @@ class Ssh(Place):
     """The kind of place."""
 
 
-@dataclass(frozen=True)
+# Without `__dict__`, which would show the values of headers.
+@dataclass(frozen=True, slots=True)
 class Remote(Place):
     """Uses an agent that a server offers over WebSocket or HTTP, as ACP's transport proposal says.
 
@@ -130,14 +132,30 @@ class Remote(Place):
 
     url: str
     """The address: `wss` or `ws` for a WebSocket, `https` or `http` for HTTP."""
-    headers: Mapping[str, str] | None = field(default=None, repr=False)
-    """Headers of each request, such as `Authorization`. Logs, errors and recordings do not show their values. Default:
-    none."""
+    headers: Mapping[str, str] | None = None
+    """Headers of each request, such as `Authorization`. Logs, errors, recordings and `repr()` do not show their values.
+    Default: none."""
     work_dir: str | None = None
     """The absolute path that `work_dir` of the session has for the agent. Default: the agent has the same paths as this
     program."""
     type: Literal["remote"] = field(default="remote", init=False, repr=False)
     """The kind of place."""
+
+    def __repr__(self) -> str:
+        """Shows neither the values of headers nor the query of the URL, which may be secrets."""
+        url = re.sub(r"//[^/]*@", "//", re.split("[?#]", self.url)[0]) if isinstance(self.url, str) else self.url
+        names = list(self.headers) if isinstance(self.headers, Mapping) else None
+        return f"Remote({url!r}, headers={names!r}, work_dir={self.work_dir!r})"
+
+    def __copy__(self) -> Remote:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Remote:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        # A pickle would contain the values of headers.
+        raise TypeError("a Remote cannot be pickled, because its URL and its headers may be secrets")
 
 
 def settings_of(place: Place) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _native
+from ._place import Remote, settings_of
 from ._policy import Policy
 
 __all__ = ["for_other_machines"]
@@ -29,6 +30,9 @@ def for_other_machines(options: Mapping[str, Any]) -> dict[str, Any]:
         found["executable"] = _program(executable)
     elif isinstance(executable, (list, tuple)) and executable and _is_path(executable[0]):
         found["executable"] = [_program(executable[0]), *executable[1:]]
+    if isinstance(found.get("place"), Remote):
+        # It refuses pickles. The options of a job are sent to its machine.
+        found["place"] = settings_of(found["place"])
     return found
 
 

@@ -1,5 +1,6 @@
 //! The place of an agent: the paths that it has there, and how it is started.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use super::{Dialect, InheritEnv, SessionOptions};
@@ -75,7 +76,7 @@ impl SessionOptions {
     }
 
     /// Returns the address of an agent that is reached over the network.
-    pub(crate) fn remote_address(&self) -> Option<&str> {
+    pub(crate) fn remote_address(&self) -> Option<Cow<'_, str>> {
         self.place.as_deref().and_then(Place::address)
     }
 
@@ -101,7 +102,7 @@ impl SessionOptions {
 
     /// Returns how the agent is reached over the network.
     pub(crate) fn launch_remote(&self) -> Result<Launch> {
-        let address = self.remote_address().unwrap_or_default().to_owned();
+        let address = self.remote_address().unwrap_or_default().into_owned();
         if let Some(limit) = self.first_limit() {
             let limit = self.naming.name(limit);
             return Err(Error::Unsupported(format!(

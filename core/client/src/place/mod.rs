@@ -16,6 +16,7 @@ mod remote;
 mod sandbox;
 mod ssh;
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -207,7 +208,7 @@ impl Place {
     }
 
     /// Returns the address of an agent that is reached over the network.
-    pub(crate) fn address(&self) -> Option<&str> {
+    pub(crate) fn address(&self) -> Option<Cow<'_, str>> {
         if let Self::Remote(remote) = self { Some(remote.shown_url()) } else { None }
     }
 

@@ -1,5 +1,6 @@
 //! An agent that runs elsewhere, and is reached over WebSocket or HTTP.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -64,9 +65,15 @@ impl Remote {
         self
     }
 
-    /// Returns the URL without its query.
-    pub(super) fn shown_url(&self) -> &str {
-        self.url.split(['?', '#']).next().unwrap_or_default()
+    /// Returns the URL without its query, and without the name and the password of a user.
+    pub(super) fn shown_url(&self) -> Cow<'_, str> {
+        let url = self.url.split(['?', '#']).next().unwrap_or_default();
+        let host = url.find("//").map_or(0, |at| at + 2);
+        let end = url[host..].find('/').map_or(url.len(), |at| host + at);
+        match url[host..end].rfind('@') {
+            Some(at) => Cow::Owned([&url[..host], &url[host + at + 1..]].concat()),
+            None => Cow::Borrowed(url),
+        }
     }
 
     pub(super) fn problem(&self) -> Option<String> {

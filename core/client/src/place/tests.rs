@@ -120,3 +120,19 @@ fn servers_of_this_machine_are_unreachable() {
         assert!(SessionOptions::new().mcp_configs([servers]).session_params("it").is_ok());
     }
 }
+
+#[test]
+fn remote_agent_shows_no_secrets() {
+    for (url, shown) in [
+        ("wss://agents.example/acp?token=canary", "wss://agents.example/acp"),
+        ("wss://me:canary@agents.example/acp#canary", "wss://agents.example/acp"),
+        ("wss://a@canary@agents.example", "wss://agents.example"),
+        ("wss://agents.example/a@b", "wss://agents.example/a@b"),
+        ("canary@agents.example", "agents.example"),
+    ] {
+        let place = Place::from(Place::remote(url).header("Authorization", "canary"));
+        assert_eq!(place.address().as_deref(), Some(shown));
+        let debug = format!("{place:?}");
+        assert!(debug.contains("Authorization") && !debug.contains("canary"), "{debug}");
+    }
+}

@@ -158,7 +158,7 @@ impl SessionOptions {
     /// Returns the program and its arguments, without the arguments of the SDK. The list is empty without a program.
     fn command_words(&self) -> Vec<String> {
         if let Some(address) = self.remote_address() {
-            return vec![address.to_owned()];
+            return vec![address.into_owned()];
         }
         let Ok((program, args)) = self.program() else { return Vec::new() };
         let words = std::iter::once(program.into_os_string()).chain(args);

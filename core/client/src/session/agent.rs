@@ -80,7 +80,7 @@ impl AgentOptions {
         options.settle_place()?;
         options.recorded = Some(Arc::default());
         let name = match options.remote_address() {
-            Some(address) => address.to_owned(),
+            Some(address) => address.into_owned(),
             None => options.program()?.0.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         };
         let processes = Processes::of_agent(options.close_timeout);
