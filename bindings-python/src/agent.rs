@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 use crate::convert::py_to_json;
 use crate::mailbox::PyMailbox;
 use crate::session::{PySession, given};
-use crate::{leak_if_forked, raise, runtime};
+use crate::{leak_if_unusable, raise, runtime};
 
 /// An agent. Dropping the last reference closes it in the background.
 #[pyclass(frozen, name = "Agent", module = "kimi_agent._native")]
@@ -20,7 +20,7 @@ pub(crate) struct PyAgent {
 
 impl Drop for PyAgent {
     fn drop(&mut self) {
-        leak_if_forked(&self.agent);
+        leak_if_unusable(&self.agent);
     }
 }
 

@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyList};
 use crate::convert::{event_to_py, json_to_py, message_to_py, outcome_to_py};
 use crate::mailbox::PyMailbox;
 use crate::session::given;
-use crate::{error_parts, leak_if_forked, raise, runtime};
+use crate::{error_parts, leak_if_unusable, raise, runtime};
 
 /// A batch. Dropping the last reference cancels it in the background.
 #[pyclass(frozen, name = "Batch", module = "kimi_agent._native")]
@@ -22,7 +22,7 @@ pub(crate) struct PyBatch {
 
 impl Drop for PyBatch {
     fn drop(&mut self) {
-        leak_if_forked(&self.batch);
+        leak_if_unusable(&self.batch);
     }
 }
 

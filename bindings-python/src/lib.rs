@@ -11,7 +11,9 @@ mod convert;
 mod mailbox;
 mod session;
 mod turn;
+mod witness;
 
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -83,14 +85,15 @@ pub(crate) fn runtime(py: Python<'_>) -> PyResult<tokio::runtime::Handle> {
     // Whichever came first stays.
     let _ = HOME.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);
     let _ = pyo3_async_runtimes::tokio::init_with_runtime(runtime);
+    witness::begin();
     Ok(pyo3_async_runtimes::tokio::get_runtime().handle().clone())
 }
 
 /// Lets go of something of the core's; but in a forked child, which has none of the core's threads and all of the
-/// locks that they held, nothing of it is touched.
-pub(crate) fn leak_if_forked<T>(kept: &Arc<T>) {
+/// locks that they held, nothing of it is touched. The same holds for a program that has closed the runtime's descriptors.
+pub(crate) fn leak_if_unusable<T>(kept: &Arc<T>) {
     let home = HOME.load(Ordering::Relaxed);
-    if home != 0 && home != std::process::id() {
+    if home != 0 && (home != std::process::id() || !witness::is_intact()) {
         std::mem::forget(Arc::clone(kept));
     }
 }
@@ -99,7 +102,14 @@ pub(crate) fn leak_if_forked<T>(kept: &Arc<T>) {
 #[pyfunction]
 fn shutdown(py: Python<'_>) -> PyResult<()> {
     crate::guarded(|| {
-        if HOME.load(Ordering::Relaxed) != 0 {
+        if HOME.load(Ordering::Relaxed) != 0 && !witness::is_intact() {
+            // The runtime would panic. The pipes of the agents are closed, which ends them.
+            let _ = writeln!(
+                std::io::stderr(),
+                "kimi-agent: this program has closed descriptors of kimi-agent, so open sessions were not closed at its exit; \
+                 close them before"
+            );
+        } else if HOME.load(Ordering::Relaxed) != 0 {
             let runtime = pyo3_async_runtimes::tokio::get_runtime();
             py.detach(|| runtime.block_on(bridge::close_all(EXIT_GRACE)));
         };

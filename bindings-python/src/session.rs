@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::convert::{event_to_py, json_to_py, message_to_py, py_to_json};
 use crate::mailbox::PyMailbox;
 use crate::turn::PyTurn;
-use crate::{content, leak_if_forked, raise, runtime};
+use crate::{content, leak_if_unusable, raise, runtime};
 
 fn options(value: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
     match py_to_json(value)? {
@@ -62,7 +62,7 @@ pub(crate) struct PySession {
 
 impl Drop for PySession {
     fn drop(&mut self) {
-        leak_if_forked(&self.session);
+        leak_if_unusable(&self.session);
     }
 }
 

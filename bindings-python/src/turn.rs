@@ -12,7 +12,7 @@ use pyo3::types::PyList;
 
 use crate::bell;
 use crate::convert::{event_to_py, events_to_py, message_to_py, outcome_to_py, py_to_json};
-use crate::{content, error_parts, leak_if_forked, raise};
+use crate::{content, error_parts, leak_if_unusable, raise};
 
 /// The most events of a batch.
 const BATCH: usize = 64;
@@ -27,7 +27,7 @@ pub(crate) struct PyTurn {
 
 impl Drop for PyTurn {
     fn drop(&mut self) {
-        leak_if_forked(&self.turn);
+        leak_if_unusable(&self.turn);
     }
 }
 

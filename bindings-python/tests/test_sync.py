@@ -198,6 +198,14 @@ os._exit(0)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE, check=True)
     assert ran.stdout.count("has closed descriptors of kimi-agent") == 2, ran
+    # At its exit, the program gets one warning.
+    for close in ("", "; session = None"):
+        quiet = code.replace("os.closerange(3, 300)", f"os.closerange(3, 300){close}; raise SystemExit")
+        command = [sys.executable, "-c", quiet]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=True)
+        assert ran.stdout == "", ran
+        assert ran.stderr.startswith("kimi-agent: this program has closed descriptors of kimi-agent, so open"), ran
+        assert ran.stderr.count("\n") == 1, ran
 
 
 BLOCKING = """
