@@ -75,14 +75,18 @@ def test_closed_descriptors_reach_no_file(tmp_path: Path, closed: str) -> None:
     jobs = tmp_path / "jobs.jsonl"
     jobs.write_text('{"prompt": "go"}\n')
     recording, journal, output = (tmp_path / name for name in ("run.jsonl", "journal.jsonl", "output.jsonl"))
-    for words in (
-        command("run", [ASKING], "--json", "--record", str(recording), "go"),
-        command("verify", [ASKING], str(recording)),
-        command("batch", [ASKING], str(jobs), "--journal", str(journal), "--out", str(output)),
-        [sys.executable, "-m", "kimi_agent", "inspect", "--json", str(recording)],
+    for words, writes in (
+        (command("run", [ASKING], "--json", "--record", str(recording), "go"), True),
+        (command("verify", [ASKING], str(recording)), True),
+        (command("batch", [ASKING], str(jobs), "--journal", str(journal), "--out", str(output)), False),
+        ([sys.executable, "-m", "kimi_agent", "inspect", "--json", str(recording)], True),
     ):
         shell = ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *words]
-        assert subprocess.run(shell, timeout=DEADLINE, capture_output=True, check=False).returncode == 0, words
+        ran = subprocess.run(shell, timeout=DEADLINE, capture_output=True, encoding="utf-8", check=False)
+        fails = writes and ">&-" in closed.split()
+        assert ran.returncode == int(fails), (words, ran.stderr)
+        if fails and "2>&-" not in closed:
+            assert "the standard output cannot be written: it is closed" in ran.stderr, words
     entries = [json.loads(line) for line in recording.read_text().splitlines()]
     assert (entries[0]["type"], entries[-1]["type"]) == ("header", "end")
     assert "result" not in {entry["type"] for entry in entries}

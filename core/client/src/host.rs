@@ -7,7 +7,8 @@ use std::time::Duration;
 pub use crate::answers::{parse_answers, parse_approval, parse_file, parse_hook_decision, parse_terminal_result};
 #[cfg(feature = "batch")]
 pub use crate::batch::{
-    Control as BatchControl, Jobs, check_batch_names, read_journal, running_batches, set_runner, take_batch_options,
+    Control as BatchControl, Jobs, UnreadLines, check_batch_names, read_journal, running_batches, set_runner,
+    take_batch_options,
 };
 pub use crate::connection::{TextRun, TurnLimits};
 pub use crate::driver::event_channel::EventChannel;

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kimi_agent_protocol::printable::{printable, visible_json, visible_line};
+use kimi_agent_protocol::printable::{printable, visible, visible_json, visible_line};
 use serde::Serialize;
 use tokio::sync::Notify;
 
@@ -91,7 +91,7 @@ impl Console {
         if mem::take(&mut state.needs_break) && state.is_mid_line {
             shown.push('\n');
         }
-        shown.push_str(&printable(piece));
+        shown.push_str(&visible(piece));
         state.is_mid_line = if shown.is_empty() { state.is_mid_line } else { !shown.ends_with('\n') };
         state.write(&shown);
     }

@@ -32,6 +32,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
@@ -159,7 +160,9 @@ enum Command {
 /// ```
 pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> i32 {
     // Of a program that embeds the command, such as Python, the first file that is opened would get their descriptors.
-    kimi_agent_files::open_standard_descriptors();
+    if kimi_agent_files::open_standard_descriptors() {
+        IS_STDOUT_CLOSED.store(true, Ordering::Relaxed);
+    }
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
     let parsed = help::command().try_get_matches_from(&arguments);
     let outcome = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
@@ -247,7 +250,13 @@ fn write_out(bytes: &[u8]) -> Result<(), Failure> {
     write_stdout(bytes).map_err(|error| Failure::unwritten(&error))
 }
 
+/// Whether the standard output was closed when the command began. Its descriptor then leads to no file.
+static IS_STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
 fn write_stdout(bytes: &[u8]) -> io::Result<()> {
+    if IS_STDOUT_CLOSED.load(Ordering::Relaxed) {
+        return Err(io::Error::other("it is closed"));
+    }
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     out.flush()

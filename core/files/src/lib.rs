@@ -161,6 +161,19 @@ pub fn check_output(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Checks that the path of an output is not a link, which could lead to any file. A link that leads to no file is refused, too.
+///
+/// # Errors
+/// The path is a link.
+pub fn refuse_link(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a link; expected a new file, or a regular file"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -187,16 +200,26 @@ pub fn write_output(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// Opens the standard input, output and error that are closed, so that no other file gets their descriptors. Call it before
-/// anything is opened.
-pub fn open_standard_descriptors() {
+/// anything is opened. Returns whether the standard output was closed.
+pub fn open_standard_descriptors() -> bool {
     #[cfg(unix)]
+    return open_nothing();
+    #[cfg(not(unix))]
+    false
+}
+
+#[cfg(unix)]
+fn open_nothing() -> bool {
+    use std::os::fd::{AsRawFd as _, IntoRawFd as _};
+
+    let mut was_closed = false;
     while let Ok(file) = OpenOptions::new().read(true).write(true).open("/dev/null") {
-        use std::os::fd::{AsRawFd as _, IntoRawFd as _};
         if file.as_raw_fd() > 2 {
             break;
         }
-        let _ = file.into_raw_fd();
+        was_closed |= file.into_raw_fd() == 1;
     }
+    was_closed
 }
 
 /// Returns a path as it is given, and as the system spells it without links if that differs.
@@ -479,6 +502,25 @@ fn is_pipe(path: &Path) -> bool {
 /// # Errors
 /// Returns the error of the system, or an error for a pipe.
 pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    open_with(path, options, 0)
+}
+
+/// Opens an output as [`open_private`] does, unless the path is a link.
+///
+/// # Errors
+/// Those of [`open_private`], or an error for a link.
+pub fn open_private_output(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    refuse_link(path)?;
+    #[cfg(unix)]
+    let flags = libc::O_NOFOLLOW;
+    #[cfg(not(unix))]
+    let flags = 0;
+    // Another program may have put a link there meanwhile.
+    open_with(path, options, flags).map_err(|error| refuse_link(path).err().unwrap_or(error))
+}
+
+/// Opens a file as [`open_private`] does, with further flags of the system.
+fn open_with(path: &Path, options: &mut OpenOptions, flags: i32) -> io::Result<File> {
     // Closed first, because the options may refuse other writers. Opened again, it has the permissions of the user in any
     // mask of the process.
     let created = create_file(path).map(drop);
@@ -487,7 +529,9 @@ pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> 
     }
     // Nor does a pipe that has replaced the file meanwhile block the caller.
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NONBLOCK);
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NONBLOCK | flags);
+    #[cfg(not(unix))]
+    let _ = flags;
     options.open(path).map_err(|error| match created {
         Err(first) if first.kind() != io::ErrorKind::AlreadyExists => first,
         _ => error,

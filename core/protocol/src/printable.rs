@@ -111,6 +111,40 @@ pub fn visible_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Returns the text as [`printable()`] does, with escapes for characters that can hide text. For answers, which are to be read.
+///
+/// Blanks of other scripts stay, and so do the characters that join or shape a letter or an emoji in front of them.
+///
+/// # Examples
+/// ```
+/// use kimi_agent_protocol::printable::visible;
+/// assert_eq!(visible("a\u{200b}b\u{e0041}\n"), "a\\u200bb\\ue0041\n");
+/// assert_eq!(visible("10\u{a0}€ ❤\u{fe0f}"), "10\u{a0}€ ❤\u{fe0f}");
+/// ```
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let text = printable(text);
+    if !text.contains(is_invisible) {
+        return text;
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    let mut before = None;
+    for c in text.chars() {
+        let is_readable = match c {
+            '\u{a0}' | '\u{202f}' | '\u{3000}' => true,
+            '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' => {
+                before.is_none_or(|before: char| !before.is_ascii_graphic() && !is_invisible(before) && before != ' ')
+                    // An emoji can have its style before the joiner.
+                    || c == '\u{200d}' && before == Some('\u{fe0f}')
+            }
+            c => !is_invisible(c),
+        };
+        // Writing to a string does not fail.
+        let _ = if is_readable { shown.write_char(c) } else { write!(shown, "\\u{:04x}", u32::from(c)) };
+        before = Some(c);
+    }
+    Cow::Owned(shown)
+}
+
 /// Returns JSON with the characters as escapes that control a terminal or are invisible. They occur only in its texts, which
 /// stay the same.
 ///
@@ -194,6 +228,27 @@ mod tests {
             ),
         ] {
             assert_eq!(unambiguous(text), shown);
+        }
+    }
+
+    #[test]
+    fn answers_hide_no_text() {
+        for text in [
+            "naïve 日本語\u{3000}עברית",
+            "👩\u{200d}👩\u{200d}👧 🏳\u{fe0f}\u{200d}🌈",
+            "می\u{200c}خواهم",
+            "10\u{202f}000\u{a0}€",
+            "\u{200d}👧",
+        ] {
+            assert_eq!(visible(text), text);
+        }
+        for (text, shown) in [
+            ("a\u{200b}b\u{e0041}c", r"a\u200bb\ue0041c"),
+            ("a\u{200d}\u{200d}b \u{fe0f}", r"a\u200d\u200db \ufe0f"),
+            ("日\u{200d}\u{200d}\u{200c}", "日\u{200d}\\u200d\\u200c"),
+            ("a\u{2060}\u{ad}\u{3164}\u{feff}\u{e0100}\x1b", r"a\u2060\u00ad\u3164\ufeff\ue0100\x1b"),
+        ] {
+            assert_eq!(visible(text), shown);
         }
     }
 

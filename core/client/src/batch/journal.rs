@@ -74,14 +74,18 @@ impl Journal {
     /// Finds the results in the file.
     fn load(&mut self) -> Result<()> {
         let mut known = HashMap::new();
-        let end = scan(&self.path, &self.file, |hash, status, place| {
+        let (end, unread) = scan(&self.path, &self.file, |hash, status, place| {
             if status.has_result() {
-                known.insert(hash, place);
+                known.insert(hash, place.offset);
             } else {
                 known.remove(&hash);
             }
         })?;
-        self.file.set_len(end).map_err(unread)?;
+        if let Some(UnreadLines { count, first }) = unread {
+            let path = self.path.display();
+            tracing::warn!(%path, count, first, "lines of the journal cannot be read; their jobs run again");
+        }
+        self.file.set_len(end).map_err(unreadable)?;
         (self.end, self.known) = (end, known);
         Ok(())
     }
@@ -149,20 +153,45 @@ fn check_kind(path: &Path) -> Result<()> {
     }
 }
 
+/// The complete lines of a journal that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnreadLines {
+    /// How many there are.
+    pub count: u64,
+    /// The number of the first one, from 1.
+    pub first: u64,
+}
+
+impl UnreadLines {
+    fn add(lines: &mut Option<Self>, number: u64) {
+        let lines = lines.get_or_insert(Self { count: 0, first: number });
+        lines.count += 1;
+        lines.first = lines.first.min(number);
+    }
+}
+
+/// The place of a line.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    offset: u64,
+    number: u64,
+}
+
 /// Calls `found` for each result in the file, with the place of its line. A later line replaces an earlier one. Returns the end
-/// of the last complete line.
-fn scan(path: &Path, file: &File, mut found: impl FnMut(Hash, JobStatus, u64)) -> Result<u64> {
+/// of the last complete line, and the lines that cannot be read.
+fn scan(path: &Path, file: &File, mut found: impl FnMut(Hash, JobStatus, Place)) -> Result<(u64, Option<UnreadLines>)> {
     let mut reader = BufReader::new(file);
     let mut line = Vec::new();
     let mut end = 0;
     let mut number = 0;
+    let mut unread = None;
     loop {
         line.clear();
-        let length = reader.read_until(b'\n', &mut line).map_err(unread)?;
+        let length = reader.read_until(b'\n', &mut line).map_err(unreadable)?;
         if !line.ends_with(b"\n") {
             // The process was killed while it wrote the line.
             let is_journal = number > 0 || header_begins_with(&line);
-            return if length > 0 && !is_journal { Err(foreign(path)) } else { Ok(end) };
+            return if length > 0 && !is_journal { Err(foreign(path)) } else { Ok((end, unread)) };
         }
         number += 1;
         let read = serde_json::from_slice::<Line>(&line);
@@ -171,9 +200,9 @@ fn scan(path: &Path, file: &File, mut found: impl FnMut(Hash, JobStatus, u64)) -
         } else if let Ok(Line { id: Some(id), status: Some(status), .. }) = read
             && let Some(hash) = parse_hex(&id)
         {
-            found(hash, status, end);
+            found(hash, status, Place { offset: end, number });
         } else {
-            tracing::warn!(path = %path.display(), line = number, "a line of the journal cannot be read");
+            UnreadLines::add(&mut unread, number);
         }
         end += length as u64;
     }
@@ -194,7 +223,7 @@ fn foreign(path: &Path) -> crate::Error {
     invalid_option("journal", format!("{} is not the journal of a batch; choose another path", path.display()))
 }
 
-fn unread(error: io::Error) -> crate::Error {
+fn unreadable(error: io::Error) -> crate::Error {
     invalid_option("journal", format!("can't read the journal: {error}"))
 }
 
@@ -206,30 +235,30 @@ fn read_at(file: &mut File, place: u64) -> io::Result<StoredResult> {
 }
 
 /// Calls `take` with the latest result of each job in a journal, in the order of the file. The journal stays unchanged, and a
-/// batch may use it meanwhile. A result that cannot be read is left out, with a warning.
+/// batch may use it meanwhile. Returns the lines that cannot be read. They are left out.
 ///
 /// # Errors
 /// `InvalidOption` if the file cannot be read, or is not a journal.
-pub fn read_journal(path: &Path, mut take: impl FnMut(JobResult)) -> Result<()> {
+pub fn read_journal(path: &Path, mut take: impl FnMut(JobResult)) -> Result<Option<UnreadLines>> {
     let failed = |error: io::Error| invalid_option("journal", format!("can't read {}: {error}", path.display()));
     check_kind(path)?;
     let mut file = File::open(path).map_err(failed)?;
     let mut known = HashMap::new();
-    let end = scan(path, &file, |hash, _, place| {
+    let (end, mut unread) = scan(path, &file, |hash, _, place| {
         known.insert(hash, place);
     })?;
     if end == 0 {
         return Err(foreign(path));
     }
-    let mut places: Vec<u64> = known.into_values().collect();
-    places.sort_unstable();
+    let mut places: Vec<Place> = known.into_values().collect();
+    places.sort_unstable_by_key(|place| place.offset);
     for place in places {
-        match read_at(&mut file, place) {
+        match read_at(&mut file, place.offset) {
             Ok(stored) => take(stored.into_result()),
-            Err(error) => tracing::warn!(path = %path.display(), %error, "a result in the journal cannot be read"),
+            Err(_) => UnreadLines::add(&mut unread, place.number),
         }
     }
-    Ok(())
+    Ok(unread)
 }
 
 /// Opens the file for this batch alone; readers are admitted. `None` if another batch uses it.
@@ -459,10 +488,34 @@ mod tests {
         journal.file.write_all(b"{\"id\"").unwrap();
         let before = fs::read(&path).unwrap();
         let mut read = Vec::new();
-        read_journal(&path, |result| read.push(result)).unwrap();
+        assert_eq!(read_journal(&path, |result| read.push(result)).unwrap(), None);
         let found: Vec<_> = read.iter().map(|result| (&*result.key, result.index, &result.error)).collect();
         assert_eq!(found, [("y", 0, &None), ("x", 4, &Some(crate::Error::session_closed()))]);
         assert_eq!(fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn unread_lines_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j.jsonl");
+        let mut journal = open(&path).unwrap();
+        for key in ["a", "b", "c"] {
+            journal.record(&hash_of_key(key), &result(key, JobStatus::Finished)).unwrap();
+        }
+        drop(journal);
+        let good = fs::read_to_string(&path).unwrap();
+        let lines: Vec<_> = good.lines().collect();
+        for (second, third, unread) in [
+            ("{garbage", lines[2], Some(UnreadLines { count: 1, first: 2 })),
+            (lines[1], &*lines[2].replace("finished", "weird"), Some(UnreadLines { count: 1, first: 3 })),
+            ("{}", &*lines[2].replace(r#""attempts""#, r#""attempt""#), Some(UnreadLines { count: 2, first: 2 })),
+            (lines[1], lines[2], None),
+        ] {
+            fs::write(&path, [lines[0], second, third, lines[3], ""].join("\n")).unwrap();
+            let mut read = 0;
+            assert_eq!(read_journal(&path, |_| read += 1).unwrap(), unread, "{second} {third}");
+            assert_eq!(read, 3 - unread.map_or(0, |unread| unread.count), "{second} {third}");
+        }
     }
 
     #[test]

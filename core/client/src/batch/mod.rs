@@ -29,7 +29,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tracing::Instrument as _;
 
 pub use job::{Job, JobValue};
-pub use journal::read_journal;
+pub use journal::{UnreadLines, read_journal};
 pub use json::{check_batch_names, take_batch_options};
 pub use kimi_agent_protocol::batch::Retry;
 pub use options::{BatchOptions, Progress, Workspace};

@@ -239,10 +239,11 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Opens a file, whose content stays, or creates one that only this user can read, because it contains a conversation.
+/// Opens a file, whose content stays, or creates one that only this user can read, because it contains a conversation. A link is
+/// refused, because a recording would destroy the file that it leads to.
 pub(super) fn private_file(path: &Path, must_be_new: bool) -> io::Result<File> {
     if must_be_new {
         return kimi_agent_files::create_private(path);
     }
-    kimi_agent_files::open_private(path, OpenOptions::new().write(true))
+    kimi_agent_files::open_private_output(path, OpenOptions::new().write(true))
 }

@@ -218,7 +218,7 @@ impl Cassette {
     ///
     /// # Errors
     /// [`Error::InvalidOption`] for the option `cassette` if the mode is [`CassetteMode::None`] and the file is missing
-    /// or incomplete, if the path is a directory, or if its directory cannot be written. For the option `mode` if `KIMI_RECORD` is not a mode. A file
+    /// or incomplete, if the path is a directory, if the test records and the path is a link, or if its directory cannot be written. For the option `mode` if `KIMI_RECORD` is not a mode. A file
     /// that is not a recording fails the start of the session, for the option `executable`.
     ///
     /// ```
@@ -362,6 +362,7 @@ impl<'a> Request<'a> {
     }
 
     fn prepare(&self) -> io::Result<()> {
+        kimi_agent_files::refuse_link(self.path)?;
         add_cassette(self.path);
         self.path.parent().map_or(Ok(()), fs::create_dir_all)
     }
@@ -542,6 +543,21 @@ mod tests {
         assert!(path.exists());
         let deep = folder.path().join("a").join("b").join("tape.jsonl");
         assert!(open(&deep, "rewrite").1 && deep.parent().unwrap().is_dir());
+        #[cfg(unix)]
+        for target in [path.clone(), folder.path().join("nothing")] {
+            let link = folder.path().join("link.jsonl");
+            std::os::unix::fs::symlink(target, &link).unwrap();
+            for mode in ["all", "rewrite", "once"] {
+                let opened = open_cassette(&link, Some(mode), None, None).map_err(|error| error.to_string());
+                // A file that is not a recording is played, which reports that.
+                let is_played = mode == "once" && link.exists();
+                assert_eq!(opened.clone().is_ok(), is_played, "{opened:?}");
+                assert!(
+                    is_played || opened.unwrap_err().contains("link.jsonl can't be written: it is a link; expected")
+                );
+            }
+            fs::remove_file(link).unwrap();
+        }
         let (_folder, plain) = file(Some(""));
         for (path, problem) in [
             (plain.join("tape.jsonl"), "can't be written: "),

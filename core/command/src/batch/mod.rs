@@ -17,7 +17,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use kimi_agent_client::Error;
 use kimi_agent_client::batch::{Batch, BatchOptions, JobResult, JobStatus, Retry, Workspace};
-use kimi_agent_client::host::{LIVE, batch_control, read_journal, start_batch};
+use kimi_agent_client::host::{LIVE, UnreadLines, batch_control, read_journal, start_batch};
+use kimi_agent_files::check_output;
 use kimi_agent_protocol::printable::visible_json;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -144,6 +145,11 @@ pub(crate) async fn run(arguments: BatchArguments) -> Result<i32, Failure> {
     let shown = Arc::clone(&status);
     let options = options.on_progress(move |progress| shown.show(&progress));
     let mut page = arguments.html.as_deref().map(Page::open).transpose()?;
+    // A file that is not a journal is refused when the batch starts.
+    let read = arguments.journal.as_deref().and_then(|journal| read_journal(journal, drop).ok());
+    if let (Some(journal), Some(Some(lines))) = (&arguments.journal, read) {
+        status.warn(&format!("warning: {}: {}, so their jobs run again", journal.display(), unread(lines)));
+    }
     let batch = start_batch(jobs, options, Handle::current());
     let ended = follow(batch, &mut interrupts, &status, |result| {
         if let Some(page) = &mut page {
@@ -177,7 +183,7 @@ pub(crate) fn report(arguments: ReportArguments) -> Result<(), Failure> {
     let journal = &arguments.journal;
     let path = arguments.html.unwrap_or_else(|| journal.with_extension("html"));
     let mut page = Page::new(&path);
-    read_journal(journal, |result| page.add(&result)).map_err(|error| match error {
+    let read = read_journal(journal, |result| page.add(&result)).map_err(|error| match error {
         Error::InvalidOption { reason, .. } => {
             let is_recording = journal.is_file() && inspect::read(journal).is_ok();
             let remedy = if is_recording { "; it is a recording, and `kimi-agent inspect` makes its page" } else { "" };
@@ -188,11 +194,23 @@ pub(crate) fn report(arguments: ReportArguments) -> Result<(), Failure> {
     if inspect::is_same(journal, &path) {
         return Err(Failure::wrong("--html", format!("{} is the journal", path.display())));
     }
+    if let Some(lines) = read {
+        let note = format!("{}, so their jobs are missing", unread(lines));
+        Console::new(false).warn(&format!("warning: {}: {note}", journal.display()));
+        page.set_note(format!("{note}."));
+    }
     if path.as_os_str() == "-" {
         return write_out(page.finished().as_bytes());
     }
     page.write()?;
     write_path(&path)
+}
+
+fn unread(UnreadLines { count, first }: UnreadLines) -> String {
+    match count {
+        1 => format!("line {first} of the journal cannot be read"),
+        count => format!("{count} lines of the journal cannot be read, the first of which is line {first}"),
+    }
 }
 
 /// Passes on all results. Returns the exit code.
@@ -261,20 +279,19 @@ enum Output {
 
 impl Output {
     fn open(path: &Path) -> Result<Self, Failure> {
-        if path.as_os_str() == "-" {
+        // The path is a link to a file, a pipe or a terminal.
+        if path.as_os_str() == "-" || cfg!(unix) && path.as_os_str() == "/dev/stdout" {
             return Ok(Self::Standard(Console::new(true)));
         }
         // The earlier content stays until the first result, because the batch may be refused.
-        // A link could lead to any file. A pipe or `/dev/stdout` is a choice of the user.
-        let is_link = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
-        if is_link && std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
-            let problem = format!("{}: it is a link to a file; expected a new file, or a regular file", path.display());
-            return Err(Failure::wrong("--out", problem));
-        }
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        // Another program may put a pipe or a link there meanwhile.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOFOLLOW);
+        let opened = check_output(path).and_then(|()| options.open(path));
         let file = opened.map_err(|error| Failure::wrong("--out", format!("{}: {error}", path.display())))?;
-        let is_old = file.metadata().is_ok_and(|data| data.is_file());
-        Ok(Self::File { path: path.to_owned(), file: BufWriter::new(file), is_old })
+        Ok(Self::File { path: path.to_owned(), file: BufWriter::new(file), is_old: true })
     }
 
     /// Removes the earlier content of the file, once.

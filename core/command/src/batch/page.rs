@@ -7,7 +7,7 @@ use std::time::Duration;
 use kimi_agent_client::batch::JobResult;
 use kimi_agent_files::{check_output, write_output};
 use kimi_agent_protocol::PromptResult;
-use kimi_agent_protocol::printable::{printable, printable_line};
+use kimi_agent_protocol::printable::{visible, visible_line};
 
 use crate::{Failure, inspect, page};
 
@@ -35,6 +35,8 @@ const SUMMARY: usize = 120;
 pub(super) struct Page {
     path: PathBuf,
     rows: Vec<Row>,
+    /// A sentence about lines of the journal that cannot be read.
+    note: Option<String>,
 }
 
 /// The row of a job on the page.
@@ -55,7 +57,7 @@ struct Row {
 
 impl Page {
     pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), rows: Vec::new() }
+        Self { path: path.to_owned(), rows: Vec::new(), note: None }
     }
 
     /// Makes the page of a batch, and checks that its file can be written. An earlier page stays until the end.
@@ -86,6 +88,11 @@ impl Page {
             tokens: result.usage.total(),
             recording: result.recording.clone(),
         });
+    }
+
+    /// Shows a sentence above the jobs.
+    pub(super) fn set_note(&mut self, note: String) {
+        self.note = Some(note);
     }
 
     /// Writes the page, and a page of the inspector next to each recording.
@@ -125,6 +132,8 @@ impl Page {
         facts.extend(errors.iter().map(|(code, count)| (*code, count.to_string())));
         let facts: String =
             facts.iter().map(|(name, value)| format!("<tr><th>{}<td class=n>{value}\n", escaped(name))).collect();
+        let note = self.note.as_ref();
+        let note = note.map(|note| format!("<p class=failed>{}</p>\n", escaped(note))).unwrap_or_default();
         let rows: String = self.rows.iter().map(|row| self.row(row)).collect();
         let filter = match self.rows.iter().any(|row| row.error.is_some()) {
             true => "<input type=checkbox id=only> <label for=only>only failed jobs</label>\n",
@@ -134,7 +143,7 @@ impl Page {
             "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<title>Batch</title>\n\
              <meta name=viewport content=\"width=device-width\">\n<style>{STYLE}</style>\n<h1>Batch</h1>\n\
-             <table class=facts>\n{facts}</table>\n<h2>Jobs</h2>\n{filter}<div class=jobs>\n<table>\n\
+             <table class=facts>\n{facts}</table>\n{note}<h2>Jobs</h2>\n{filter}<div class=jobs>\n<table>\n\
              <tr><th>#<th>key<th>prompt<th>status<th>answer<th>attempts<th>seconds<th>tokens<th>recording\n{rows}</table>\n\
              </div>\n</html>\n"
         )
@@ -205,7 +214,7 @@ fn answer(result: &PromptResult) -> String {
     let whole = result.output.as_ref().map_or_else(|| result.text.clone(), ToString::to_string);
     let begin: String = whole.chars().take(LONGEST_ANSWER).collect();
     let end = if begin.len() < whole.len() { "\n…" } else { "" };
-    printable(&format!("{begin}{end}")).into_owned()
+    visible(&format!("{begin}{end}")).into_owned()
 }
 
 /// Shows an answer: its beginning, and all of it after a click.
@@ -233,11 +242,11 @@ fn seconds(duration: Duration) -> String {
     format!("{:.1}", duration.as_secs_f64())
 }
 
-/// Returns the beginning of a text, in one line and without control characters.
+/// Returns the beginning of a text, in one line and without control characters or invisible characters.
 pub(super) fn short(text: &str) -> String {
     let begin: String = text.chars().take(LONGEST).collect();
     let end = if begin.len() < text.len() { "…" } else { "" };
-    format!("{}{end}", printable_line(&begin))
+    format!("{}{end}", visible_line(&begin))
 }
 
 /// Escapes a text for an element or an attribute.
@@ -315,5 +324,6 @@ mod tests {
     fn long_text_is_cut() {
         assert_eq!(short(&"x".repeat(1000)).chars().count(), LONGEST + 1);
         assert_eq!(short("a\nb").lines().count(), 1);
+        assert_eq!(short("a\u{200b}\u{e0041}b"), r"a\u200b\ue0041b");
     }
 }

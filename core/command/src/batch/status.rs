@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kimi_agent_client::batch::{JobResult, Progress};
-use kimi_agent_protocol::printable::printable_line;
+use kimi_agent_protocol::printable::visible_line;
 
 use super::page::short;
 
@@ -58,10 +58,14 @@ impl Status {
 
     /// Writes a line.
     pub(super) fn note(&self, text: &str) {
-        if self.is_quiet {
-            return;
+        if !self.is_quiet {
+            self.warn(text);
         }
-        let line = printable_line(text).into_owned();
+    }
+
+    /// Writes a line, also if no notes are wanted.
+    pub(super) fn warn(&self, text: &str) {
+        let line = visible_line(text).into_owned();
         match &self.bar {
             Some(bar) => bar.println(line),
             // A closed standard error cannot show anything, and the batch continues.

@@ -221,6 +221,51 @@ fn jobs_that_are_not_json_lines_are_refused() {
 }
 
 #[test]
+fn unread_lines_of_journal_are_reported() {
+    let folder = Folder::new();
+    let (journal, html) = (folder.name("journal.jsonl"), folder.name("journal.html"));
+    let agent = agent(json!([[{"text": "x"}]]));
+    let once = || ran_with(&agent, JOBS, &["batch", "-", "-q", "--journal", &journal]);
+    assert_eq!(once().code, 0);
+    let text = fs::read_to_string(&journal).unwrap();
+    let cut: Vec<_> = text.lines().enumerate().map(|(at, line)| if at == 0 { line } else { &line[1..] }).collect();
+    fs::write(&journal, cut.join("\n") + "\n").unwrap();
+    let problem = "2 lines of the journal cannot be read, the first of which is line 2";
+    let reported = reported(&["report", &journal]);
+    assert!(
+        reported.code == 0 && reported.err.contains(&format!("{problem}, so their jobs are missing")),
+        "{}",
+        reported.err
+    );
+    let page = fs::read_to_string(&html).unwrap();
+    assert!(page.contains(problem) && page.contains("jobs<td class=n>0"), "{page}");
+    let again = once();
+    assert!(again.code == 0 && again.err.contains(&format!("{problem}, so their jobs run again")), "{}", again.err);
+    assert!(again.lines().iter().all(|line| line["from_journal"] == false), "{}", again.out);
+}
+
+#[cfg(unix)]
+#[test]
+fn outputs_are_regular_files() {
+    let folder = Folder::new();
+    let agent = agent(json!([[{"text": "x"}]]));
+    let once = |out: &str| ran_with(&agent, "\"one\"\n", &["batch", "-", "-q", "--out", out]);
+    let (pipe, link, precious) = (folder.name("pipe"), folder.name("link"), folder.write("precious", "text"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::os::unix::fs::symlink(&precious, &link).unwrap();
+    std::os::unix::fs::symlink("nothing", folder.path("dangling")).unwrap();
+    for out in [&*pipe, &link, &folder.name("dangling"), "/dev/null"] {
+        let refused = once(out);
+        assert!(refused.code == 2 && refused.err.contains("expected a new file, or a regular file"), "{}", refused.err);
+    }
+    assert_eq!((&*fs::read_to_string(&precious).unwrap(), folder.path("nothing").exists()), ("text", false));
+    for out in ["-", "/dev/stdout"] {
+        let shown = once(out);
+        assert_eq!((shown.code, shown.lines().len()), (0, 1), "{out}: {}", shown.err);
+    }
+}
+
+#[test]
 fn jobs_are_not_replaced() {
     let folder = Folder::new();
     let jobs = folder.write("jobs.jsonl", JOBS);

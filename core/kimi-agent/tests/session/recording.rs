@@ -249,6 +249,30 @@ async fn impossible_file_is_refused() {
     assert!(error.to_string().starts_with("invalid option `record`: can't write "), "{error}");
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn link_is_refused_and_its_file_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let (precious, link) = (folder.path().join("precious"), folder.path().join("run.jsonl"));
+    std::fs::write(&precious, "precious").unwrap();
+    for target in [precious.clone(), folder.path().join("nothing")] {
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let (options, _agent) = with(json!([[{"text": "one"}]]));
+        let error = options.record(&link).start().await.unwrap_err();
+        assert!(error.to_string().starts_with("invalid option `record`: can't write "), "{error}");
+        assert!(error.to_string().contains("run.jsonl: it is a link; expected a new file"), "{error}");
+        std::fs::remove_file(&link).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
+    assert!(!folder.path().join("nothing").exists());
+    // A directory may be a link: its files are new.
+    std::fs::create_dir(folder.path().join("runs")).unwrap();
+    std::os::unix::fs::symlink(folder.path().join("runs"), &link).unwrap();
+    let (options, _agent) = with(json!([[{"text": "one"}]]));
+    options.record(&link).start().await.unwrap().close().await.unwrap();
+    assert_eq!(std::fs::read_dir(folder.path().join("runs")).unwrap().count(), 1);
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn full_disk_ends_recording_only() {
