@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 use crate::convert::py_to_json;
 use crate::mailbox::PyMailbox;
 use crate::session::{PySession, given};
-use crate::{leak_if_unusable, raise, runtime};
+use crate::{leak_if_unusable, raise, runtime, witness};
 
 /// An agent. Dropping the last reference closes it in the background.
 #[pyclass(frozen, name = "Agent", module = "kimi_agent._native")]
@@ -88,7 +88,9 @@ impl PyAgent {
 
     fn abandon(&self) -> PyResult<()> {
         crate::guarded(|| {
-            self.agent.abandon();
+            if witness::is_intact() {
+                self.agent.abandon();
+            }
             Ok(())
         })
     }

@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyList};
 use crate::convert::{event_to_py, json_to_py, message_to_py, outcome_to_py};
 use crate::mailbox::PyMailbox;
 use crate::session::given;
-use crate::{error_parts, leak_if_unusable, raise, runtime};
+use crate::{error_parts, leak_if_unusable, raise, runtime, witness};
 
 /// A batch. Dropping the last reference cancels it in the background.
 #[pyclass(frozen, name = "Batch", module = "kimi_agent._native")]
@@ -56,7 +56,9 @@ impl PyBatch {
 
     fn abandon(&self) -> PyResult<()> {
         crate::guarded(|| {
-            self.batch.abandon();
+            if witness::is_intact() {
+                self.batch.abandon();
+            }
             Ok(())
         })
     }

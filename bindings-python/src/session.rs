@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::convert::{event_to_py, json_to_py, message_to_py, py_to_json};
 use crate::mailbox::PyMailbox;
 use crate::turn::PyTurn;
-use crate::{content, leak_if_unusable, raise, runtime};
+use crate::{content, leak_if_unusable, raise, runtime, witness};
 
 fn options(value: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
     match py_to_json(value)? {
@@ -252,7 +252,9 @@ impl PySession {
 
     fn abandon(&self) -> PyResult<()> {
         crate::guarded(|| {
-            self.session.abandon();
+            if witness::is_intact() {
+                self.session.abandon();
+            }
             Ok(())
         })
     }

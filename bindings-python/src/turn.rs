@@ -12,7 +12,7 @@ use pyo3::types::PyList;
 
 use crate::bell;
 use crate::convert::{event_to_py, events_to_py, message_to_py, outcome_to_py, py_to_json};
-use crate::{content, error_parts, leak_if_unusable, raise};
+use crate::{content, error_parts, leak_if_unusable, raise, witness};
 
 /// The most events of a batch.
 const BATCH: usize = 64;
@@ -183,7 +183,9 @@ impl PyTurn {
 
     fn abandon(&self) -> PyResult<()> {
         crate::guarded(|| {
-            self.turn.abandon();
+            if witness::is_intact() {
+                self.turn.abandon();
+            }
             Ok(())
         })
     }

@@ -59,13 +59,13 @@ class _Background:
 
     def check(self) -> None:
         """Raises if a wait would not end."""
-        if self.has_ended:
-            raise _dead()
         if not self.is_intact():
             raise KimiAgentError(
                 "this program has closed descriptors of kimi-agent, for example to become a daemon; the sessions of "
                 "this process cannot be used any more. Open the first session after that"
             )
+        if self.has_ended:
+            raise _dead()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -75,7 +75,8 @@ class _Background:
             except BaseException as failure:
                 # For example one that another thread has set. Later sessions have a new loop.
                 self.has_ended = True
-                _report("the event loop of the blocking API has ended", failure)
+                if self.is_intact():
+                    _report("the event loop of the blocking API has ended", failure)
             mailbox = mailbox_of(self.loop)
             if mailbox is not None:
                 mailbox.mute_logs()
