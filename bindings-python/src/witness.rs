@@ -3,7 +3,21 @@
 /// Begins to watch. The runtime exists.
 #[cfg(unix)]
 pub(crate) fn begin() {
-    unix::WITNESS.get_or_init(unix::Witness::new);
+    unix::WITNESS.get_or_init(|| {
+        let shown = std::panic::take_hook();
+        // The runtime's thread panics when it finds its descriptors closed. Calls raise an error about that.
+        std::panic::set_hook(Box::new(move |panic| {
+            if is_intact() {
+                shown(panic);
+            } else if std::thread::current().name() == Some("kimi-agent") {
+                // Its end would close descriptors that other files may have now.
+                loop {
+                    std::thread::park();
+                }
+            }
+        }));
+        unix::Witness::new()
+    });
 }
 
 /// Returns whether the descriptors are open.

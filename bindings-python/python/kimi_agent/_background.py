@@ -74,9 +74,11 @@ class _Background:
                 self._serve()
             except BaseException as failure:
                 # For example one that another thread has set. Later sessions have a new loop.
-                self.has_ended = True
-                if self.is_intact():
-                    _report("the event loop of the blocking API has ended", failure)
+                # Without its descriptors, each call raises an error that says so.
+                self.has_ended = self.is_intact()
+                if not self.has_ended:
+                    return
+                _report("the event loop of the blocking API has ended", failure)
             mailbox = mailbox_of(self.loop)
             if mailbox is not None:
                 mailbox.mute_logs()
@@ -87,7 +89,9 @@ class _Background:
                 # A handler that cannot be cancelled must not keep the program alive.
                 self.loop.run_until_complete(asyncio.wait(tasks, timeout=_PATIENCE))
         finally:
-            self.loop.close()
+            # Other files may have its descriptors.
+            if self.is_intact():
+                self.loop.close()
 
     def _serve(self) -> None:
         """Runs the loop until `stop`."""
