@@ -279,31 +279,33 @@ class Responses:
         return {"error": {"message": message, "type": "scripted", "param": None, "code": None}}
 
     def stream(self, reply: Reply) -> Iterator[Step]:
+        number = next(NUMBERS)
+        thought, message = f"rs_{number}", f"msg_{number}"
         yield self._event("response.created", response={"id": "resp_scripted"})
         if "think" in reply:
-            yield self._added({"type": "reasoning", "id": "rs_1", "summary": []})
+            yield self._added({"type": "reasoning", "id": thought, "summary": []})
             whole = ""
             for piece in _told(reply, "think"):
                 if isinstance(piece, Wait):
                     yield piece
                     continue
                 whole += piece
-                place = {"item_id": "rs_1", "summary_index": 0}
+                place = {"item_id": thought, "summary_index": 0}
                 yield self._event("response.reasoning_summary_text.delta", delta=piece, **place)
             summary = [{"type": "summary_text", "text": whole}]
-            yield self._done({"type": "reasoning", "id": "rs_1", "summary": summary})
+            yield self._done({"type": "reasoning", "id": thought, "summary": summary})
         if "text" in reply:
-            yield self._added({"type": "message", "role": "assistant", "id": "msg_1", "content": []})
+            yield self._added({"type": "message", "role": "assistant", "id": message, "content": []})
             whole = ""
             for piece in _told(reply, "text"):
                 if isinstance(piece, Wait):
                     yield piece
                     continue
                 whole += piece
-                yield self._event("response.output_text.delta", delta=piece, item_id="msg_1")
+                yield self._event("response.output_text.delta", delta=piece, item_id=message)
             if reply.get("end") not in ("hang", "drop"):
                 content = [{"type": "output_text", "text": whole}]
-                yield self._done({"type": "message", "role": "assistant", "id": "msg_1", "content": content})
+                yield self._done({"type": "message", "role": "assistant", "id": message, "content": content})
         for call in reply.get("calls", []):
             arguments = call.get("arguments", {})
             if call["name"] == "exec_command" and "command" in arguments:
@@ -331,7 +333,7 @@ class Responses:
             return
         if reply.get("finish") == "refusal":
             content = [{"type": "refusal", "refusal": "I can't help with that."}]
-            yield self._done({"type": "message", "role": "assistant", "id": "msg_2", "content": content})
+            yield self._done({"type": "message", "role": "assistant", "id": f"{message}r", "content": content})
         yield self._event("response.completed", response=response)
 
     def _added(self, item: dict[str, Any]) -> bytes:

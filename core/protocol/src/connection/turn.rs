@@ -88,6 +88,8 @@ pub(super) struct ActiveTurn {
     reports_steps: bool,
     /// Whether the next text begins the text anew, because a tool call has ended.
     has_call_ended: bool,
+    /// Whether a tool call has begun since the text began. What follows its result is no part of the same message.
+    has_call_begun: bool,
     /// Why the turn ended, in the agent's word.
     stop_reason: Option<String>,
     ended: bool,
@@ -143,6 +145,9 @@ impl ActiveTurn {
                 }
                 self.take_text(&part.text);
             }
+            Event::ToolCall(call) if !self.reports_steps && call.extra.get("synthesized").is_none() => {
+                self.has_call_begun |= !self.text.is_empty();
+            }
             Event::ToolResult(result) if !self.reports_steps && !is_unfinished(result) => {
                 // The text so far is not about the result of another turn's call.
                 let is_of_this_turn = result.tool_call.get().is_some() && result.extra.get(EARLIER_TURN).is_none();
@@ -159,14 +164,15 @@ impl ActiveTurn {
         if let Some(cancel) = self.cancel.as_mut().filter(|_| !piece.is_empty()) {
             cancel.note_text();
         }
-        if !piece.is_empty() && std::mem::take(&mut self.has_call_ended) && !self.messages.continues(message) {
+        let is_other = self.has_call_begun || !self.messages.continues(message);
+        if !piece.is_empty() && std::mem::take(&mut self.has_call_ended) && is_other {
             self.begin_text();
         }
     }
 
     /// The text so far is not the result, unless the turn is ended before it says more.
     fn begin_text(&mut self) {
-        self.has_call_ended = false;
+        (self.has_call_ended, self.has_call_begun) = (false, false);
         let text = self.text();
         if !text.is_empty() {
             self.former_text = text;
@@ -306,6 +312,7 @@ impl Connection {
                     cut: 0,
                     reports_steps: self.dialect.reports_steps(),
                     has_call_ended: false,
+                    has_call_begun: false,
                     stop_reason: None,
                     ended: false,
                     ending: None,

@@ -135,10 +135,16 @@ impl Acp {
         if !STATE.contains(&&*update.kind) && !ASIDE.contains(&&*update.kind) && self.is_past() {
             return Incoming::Batch(Vec::new());
         }
+        let mut all = Vec::new();
+        if update.kind == "tool_call" && self.prompting && self.has_waiting() {
+            // The text stays before the call.
+            self.deliver_waiting(&mut all);
+            all.push(self.read_live(update));
+            return Incoming::batch(all);
+        }
         if !matches!(&*update.kind, "agent_message_chunk" | "agent_thought_chunk") {
             return self.read_live(update);
         }
-        let mut all = Vec::new();
         let size = update.text.len();
         let turn = self.turn_of_piece(update.message.as_deref());
         if turn == Turn::Own {

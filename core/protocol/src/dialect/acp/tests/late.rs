@@ -44,6 +44,8 @@ fn text_begins_anew_only_with_text_after_a_result() {
         (vec![begin.clone(), of_message("answer"), end.clone(), text("")], "answer"),
         (vec![begin.clone(), of_message("the "), end.clone(), of_message("answer")], "the answer"),
         (vec![begin.clone(), of_message("old"), end.clone(), said("new", Some("n"))], "new"),
+        // The text after a result is another message, whatever its id.
+        (vec![of_message("old"), begin.clone(), end.clone(), of_message("new")], "new"),
         (vec![begin.clone(), of_message("a"), end.clone(), of_message("b"), said("c", Some("n"))], "ab\n\nc"),
         // This call is not of the turn.
         (vec![text("a"), ended("other"), text("b")], "b"),
@@ -112,6 +114,11 @@ fn message_with_id_of_earlier_turn_is_not_lost() {
     player.connection.prompt(2, "hi".into(), player.now);
     player.hear(&update(said(&"x".repeat(1 << 20), Some("0"))));
     assert!(player.trace.last().is_some_and(|told| told.starts_with("text \"xxx")));
+    // A text before a call stays before it.
+    let mut player = open(json!({"sessionId": "s"}));
+    play(&mut player, 1, &[said("one", Some("0"))]);
+    let trace = play(&mut player, 2, &[said("two", Some("0")), begun("t"), ended("t"), said("three", Some("0"))]);
+    assert_eq!((&*trace[0], trace.last().map(String::as_str)), ("text \"two\"", Some("turn finished 1 \"three\"")));
     // The text is in the error if the agent exits.
     let mut player = open(json!({"sessionId": "s"}));
     play(&mut player, 1, &[said("one", Some("0"))]);
