@@ -198,7 +198,7 @@ def permissions() -> Iterator[Fault]:
         request = {"jsonrpc": "2.0", "id": "@", "method": "session/request_permission", "params": params}
         return line(json.dumps(request).replace('"@"', rpc_id))
 
-    odd = ["allow_once", "allow_on_sundays", "reject_once"]
+    odd = ["allow_once", "allow_on_sundays"]
     plain = ["allow_once", "reject_once"]
 
     def chosen(option: str) -> dict[str, Any]:

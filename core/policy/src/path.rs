@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use kimi_agent_protocol::place::Resolved;
 
-use crate::glob::{Globs, is_glob};
+use crate::glob::{Globs, alternatives, is_glob};
 use crate::links::{expand_home, file_of_address, follow, is_remote, is_strange, normalized, of_process, slashed};
 use crate::work::Budget;
 use expansion::git_form;
@@ -187,6 +187,18 @@ fn resolve_name(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
     }
 }
 
+/// The limit of work for the braces of one path.
+const MAX_BRACES: usize = 16 << 10;
+
+/// Whether braces make a folder above, or an absolute path, of a text that is neither: `src/{,.}./x` and `{a,/etc}/x`.
+fn leaves_by_braces(text: &str) -> bool {
+    let leaves = |path: &String| {
+        path.starts_with(['/', '~']) && !text.starts_with(['/', '~']) || path.split('/').any(|folder| folder == "..")
+    };
+    text.contains('{')
+        && alternatives(text.to_owned(), &Budget::new(MAX_BRACES)).is_none_or(|all| all.iter().any(leaves))
+}
+
 impl FilePath {
     /// A path that is too long to be read.
     fn unreadable(text: &str, dir: &WorkDir) -> Self {
@@ -324,7 +336,7 @@ impl FilePath {
         }
         // Braces with `..` are a sequence, or a folder above of one of the alternatives alone.
         let has_sequence = self.text.contains('{') && self.text.contains("..");
-        has_sequence || self.text.contains(['$', '`', '~'])
+        has_sequence || self.text.contains(['$', '`', '~']) || leaves_by_braces(&self.text)
     }
 
     /// Whether it is the glob of a search that begins at the working directory. It finds what is in the folders there: a rule for

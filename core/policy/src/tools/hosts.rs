@@ -5,9 +5,14 @@ use std::collections::HashSet;
 use super::operands::{MAX_NAME, value_of};
 use super::{MAX_OPERANDS, Part, Taker, Target};
 use crate::command::{Command, Word, base_name, is_unknown_program};
+use crate::glob::alternatives;
 use crate::host;
 use crate::kinds::Kind;
 use crate::programs::{Danger, is_network};
+use crate::work::Budget;
+
+/// The limit of work for the braces of one word.
+const MAX_BRACES: usize = 16 << 10;
 
 impl Taker<'_> {
     /// Adds the host that a word may name.
@@ -48,6 +53,14 @@ impl Taker<'_> {
         self.add_joined_hosts(text, is_network);
         if value != text {
             self.add_joined_hosts(value, is_network);
+        }
+        // A shell makes several addresses of one with braces.
+        if value.contains('{') {
+            match alternatives(value.to_owned(), &Budget::new(MAX_BRACES)) {
+                Some(names) => names.iter().for_each(|name| self.add_named_host(name, true)),
+                None if is_network => self.add_many_hosts(value),
+                None => {}
+            }
         }
         // Settings such as `host=HOST user=NAME`.
         settings(value).for_each(|name| self.add_named_host(name, false));

@@ -398,10 +398,14 @@ impl Connection {
         size: usize,
         now: Instant,
     ) {
-        if self.sources.rules.is_some() && self.replay.is_none() {
-            self.restate_call(&approval, now);
-            let mut asked = Event::from(approval);
+        let mut asked = Event::from(approval);
+        if self.replay.is_none() {
+            if let Event::ApprovalRequest(asked) = &asked {
+                self.restate_call(asked, now);
+            }
             self.add_tool_call(&mut asked, now);
+        }
+        if self.sources.rules.is_some() && self.replay.is_none() {
             let scope = self.live_scope();
             if let Event::ApprovalRequest(asked) = &asked
                 && let Some((decision, _)) = self.judge(asked)
@@ -417,7 +421,8 @@ impl Connection {
                 }
             }
         }
-        self.request(rpc_id, question, size, now);
+        self.request(rpc_id.clone(), question, size, now);
+        self.note_choice(&rpc_id, &asked);
     }
 
     /// Handles the request for an approval of a call of the program's own tool. It is approved unless the policy denies it

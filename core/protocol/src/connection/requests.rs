@@ -130,6 +130,8 @@ pub(super) struct About {
     call: String,
     /// For an approval: whether the arguments had begun and were not complete.
     is_partial: bool,
+    /// For a question: whether it is about a permission, which an approval would be about as well.
+    is_choice: bool,
     /// For an approval: the subagent that asks.
     pub(super) agent: Option<String>,
     /// For an approval.
@@ -204,6 +206,16 @@ impl Connection {
                 About { tool_call: id.and_then(|id| find(None, id)), ..About::default() }
             }
             _ => About::default(),
+        }
+    }
+
+    /// Notes that an open question is about this permission.
+    pub(super) fn note_choice(&mut self, rpc_id: &str, approval: &Event) {
+        let about = self.about(&ReplyTo::Agent(rpc_id.to_owned()), approval);
+        let asked = self.requests.pending.values_mut().find(|pending| pending.reply_to.is_agent(rpc_id));
+        if let Some(pending) = asked {
+            let questions = std::mem::take(&mut pending.about.questions);
+            pending.about = About { questions, is_choice: true, subjects: Vec::new(), ..about };
         }
     }
 

@@ -11,7 +11,9 @@ impl Endpoint {
     /// Routes a message of an unknown session. It is kept while a session's id is awaited, because some agents send
     /// messages before the answer with the id.
     pub(super) fn keep(&mut self, session: String, request: Option<&str>, line: &[u8]) -> Route {
-        let has_space = self.kept.iter().map(|(_, line)| line.len()).sum::<usize>() < MAX_KEPT;
+        let has_space =
+            self.unplaced.iter().flat_map(|unplaced| &unplaced.kept).map(|(_, line)| line.len()).sum::<usize>()
+                < MAX_KEPT;
         if request.is_some()
             && let Some(key) = self.only_naming()
         {
@@ -23,14 +25,16 @@ impl Endpoint {
             return Route::Named(key, self.take_kept(key));
         }
         if self.is_naming() && has_space {
-            self.kept.push((session, line.to_owned()));
+            self.unplaced.get_or_insert_default().kept.push((session, line.to_owned()));
             return Route::Nowhere;
         }
         // With one session in the process, it is a session that the agent has made for it.
         if self.names == SessionNames::Acp && !self.is_shared && request.is_none() {
             return self.oldest(None);
         }
-        if let Some(id) = request.filter(|_| !self.closed.contains(&session)) {
+        if let Some(id) =
+            request.filter(|_| !self.unplaced.as_ref().is_some_and(|unplaced| unplaced.closed.contains(&session)))
+        {
             if let Some(count) = self.repeats.count("session") {
                 let session = printable_line(&session);
                 tracing::warn!(session = &*session, count, "a request of a session that is not known is refused");
@@ -51,7 +55,8 @@ impl Endpoint {
     pub(super) fn take_kept(&mut self, key: ConnectionKey) -> Vec<Vec<u8>> {
         let session = self.connections.get(key).and_then(|slot| slot.session.as_deref());
         let Some(session) = session else { return Vec::new() };
-        let lines: Vec<_> = self.kept.extract_if(.., |(of, _)| of == session).map(|(_, line)| line).collect();
+        let Some(unplaced) = &mut self.unplaced else { return Vec::new() };
+        let lines: Vec<_> = unplaced.kept.extract_if(.., |(of, _)| of == session).map(|(_, line)| line).collect();
         for line in &lines {
             self.adopt(key, &jsonrpc::parse(line), line);
         }
@@ -68,7 +73,9 @@ impl Endpoint {
         if self.is_naming() {
             return;
         }
-        for (session, line) in std::mem::take(&mut self.kept) {
+        for (session, line) in
+            self.unplaced.as_mut().map(|unplaced| std::mem::take(&mut unplaced.kept)).unwrap_or_default()
+        {
             if let Message::Request { id, .. } = jsonrpc::parse(&line) {
                 self.transmit.extend(refusal_of(id, &not_open(&session)));
             }

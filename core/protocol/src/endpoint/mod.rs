@@ -183,12 +183,19 @@ pub struct Endpoint {
     is_shared: bool,
     /// Connections that left while their session was being opened.
     abandoned: BTreeSet<ConnectionKey>,
+    /// Boxed, because most processes have none.
+    unplaced: Option<Box<Unplaced>>,
+    repeats: Repeats,
+    transmit: Vec<u8>,
+}
+
+/// What is known of sessions without a connection.
+#[derive(Debug, Default)]
+struct Unplaced {
     /// Lines of sessions whose id is not known yet, with the session's id.
     kept: Vec<(String, Vec<u8>)>,
     /// The last sessions that were open here.
     closed: VecDeque<String>,
-    repeats: Repeats,
-    transmit: Vec<u8>,
 }
 
 impl Endpoint {
@@ -290,10 +297,11 @@ impl Endpoint {
 
     /// Remembers a session that was open here. Its late requests are expected.
     fn note_closed(&mut self, id: String) {
-        if self.closed.len() == MAX_CLOSED {
-            self.closed.pop_front();
+        let closed = &mut self.unplaced.get_or_insert_default().closed;
+        if closed.len() == MAX_CLOSED {
+            closed.pop_front();
         }
-        self.closed.push_back(id);
+        closed.push_back(id);
     }
 
     /// Notes the session of a subagent that an update announces. Its messages belong to the connection of its parent.

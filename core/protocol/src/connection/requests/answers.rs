@@ -60,9 +60,13 @@ impl Connection {
         (by, failure): (RejectedBy, Option<&str>),
         now: Instant,
     ) {
-        if matches!(answer, Answer::Approval(Approval::Approve | Approval::ApproveForSession))
-            && let Some(change) = self.change_of_call(key)
-        {
+        let is_choice = || self.requests.pending.get(&key).is_some_and(|pending| pending.about.is_choice);
+        let permits = match answer {
+            Answer::Approval(Approval::Approve | Approval::ApproveForSession) => true,
+            Answer::Question(Some(_)) => is_choice(),
+            _ => false,
+        };
+        if permits && let Some(change) = self.change_of_call(key) {
             return self.handler_failed(key, change, now);
         }
         let Some(mut pending) = self.requests.take(key) else { return };

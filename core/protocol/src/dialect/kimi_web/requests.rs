@@ -289,6 +289,19 @@ impl KimiWeb {
         self.path(&path).map(|path| self.post(Asked::Aside("answer"), &path, &body)).unwrap_or_default()
     }
 
+    /// Rejects the open approvals of a call whose arguments go on: they were about less than the call.
+    pub(super) fn reject_changed(&mut self, call: &str, all: &mut Vec<Incoming>) {
+        let is_about = |pending: &Pending| pending.about.as_ref().is_some_and(|about| about.0 == call);
+        let open = self.requests.iter().filter(|(_, pending)| !pending.is_answered && is_about(pending));
+        let open: Vec<_> = open.map(|(rpc_id, _)| rpc_id.clone()).collect();
+        for rpc_id in open {
+            tracing::warn!("the agent changed a call while it was decided; it is rejected");
+            let bytes = self.answer_request(&rpc_id, &Answer::Question(None));
+            all.push(Incoming::Cancelled { rpc_id });
+            all.push(Incoming::Answered(bytes));
+        }
+    }
+
     /// Rejects the open requests. Returns the bytes.
     pub(super) fn reject_all(&mut self) -> Vec<u8> {
         let mut open: Vec<_> = self.requests.keys().cloned().collect();

@@ -28,6 +28,7 @@ impl KimiWeb {
         if self.is_retold(agent) && self.agents.main.is_done(&piece.tool_call_id) {
             return Ok(());
         }
+        self.reject_changed(&piece.tool_call_id, all);
         let progress = self.agents.progress(agent);
         let is_full = progress.calls.len() >= MAX_CALLS;
         match progress.calls.get_mut(&piece.tool_call_id) {

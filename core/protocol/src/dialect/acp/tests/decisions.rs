@@ -57,7 +57,13 @@ impl Decided {
         let timing = Timing { handshake: MINUTE, cancel: MINUTE, answer: MINUTE, turn: None, idle: None, quiet: None };
         let rules: Option<Arc<Box<dyn ToolRules>>> = Some(Arc::new(Box::new(Rules)));
         let services = crate::dialect::Services { read_file: true, write_file: true, terminal: true };
-        let sources = AnswerSources { approval: AnswerSource::Handler, rules, services, ..AnswerSources::default() };
+        let sources = AnswerSources {
+            approval: AnswerSource::Handler,
+            question: AnswerSource::Handler,
+            rules,
+            services,
+            ..AnswerSources::default()
+        };
         let mut decided = Self {
             connection: Connection::new(Box::new(Acp::new(params())), timing, sources),
             now: Instant::now(),
@@ -642,5 +648,30 @@ fn repeated_members_are_not_allowed_by_a_rule() {
         session.connection.handle_line(params(call).as_bytes(), session.now);
         let seen = session.seen();
         assert_eq!(seen.decision.expect("a decision").0.as_str(), decision, "{call}");
+    }
+}
+
+#[test]
+fn choice_about_a_call_that_changes_is_rejected() {
+    let kinds = ["allow_once", "allow_once", "reject_once"];
+    for (change, chosen) in [(json!({}), "1"), (json!({"rawInput": {"command": "rm x"}}), "2")] {
+        let mut session = Decided::new();
+        session.number += 1;
+        let option =
+            |(at, kind): (usize, &&str)| json!({"optionId": at.to_string(), "name": at.to_string(), "kind": kind});
+        let options: Vec<_> = kinds.iter().enumerate().map(option).collect();
+        let call = json!({"toolCallId": "t", "title": "Go?", "kind": "execute", "rawInput": {"command": "make"}});
+        let params = json!({"sessionId": "s", "options": options, "toolCall": call});
+        session.hear(&json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}));
+        let outputs: Vec<_> = std::iter::from_fn(|| session.connection.poll_output()).collect();
+        let key = outputs.iter().find_map(|output| match output {
+            Output::Ask { key, .. } => Some(*key),
+            _ => None,
+        });
+        session.update(merged(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t"}), change));
+        session.seen();
+        let answers = crate::answers::Answers::new().answer("Go?", "1");
+        session.connection.answer(key.expect("a question"), &Answer::Question(Some(answers)), session.now);
+        assert_eq!(session.seen().selected.as_deref(), Some(chosen));
     }
 }

@@ -338,7 +338,7 @@ fn recorded_claude_code_gives_expected_events() {
         "may Bash 0: echo one > one.txt\n\nWrite one",
         r#"result c1 ok "(Bash completed with no output)""#,
         // The scripted service gave all its messages one id, so the text is one message.
-        r#"turn finished 1 "Let me.Done""#,
+        r#"turn finished 1 "Done""#,
         r#"call c2 Bash """#,
         r#"part "{\"command\":\"echo two > two.txt\",\"description\":\"Write two\"}""#,
         "may Bash 1: echo two > two.txt\n\nWrite two",

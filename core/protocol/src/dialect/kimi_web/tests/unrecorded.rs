@@ -505,3 +505,16 @@ fn directory_and_variables_of_a_shown_command_are_kept() {
         assert_eq!(json!(request)["payload"]["display"][0].get("cwd").is_some(), kept, "{cwd}");
     }
 }
+
+#[test]
+fn pieces_of_a_call_that_is_decided_reject_it() {
+    let mut player = Player::prompted();
+    let payload = json!({"approval_id": "a1", "turn_id": 0, "tool_call_id": "c1", "tool_name": "Bash",
+        "tool_input_display": {"kind": "command", "command": "ls"}});
+    player.frame("event.approval.requested", payload);
+    assert_eq!(player.asked.len(), 1);
+    let piece = json!({"turnId": 0, "toolCallId": "c1", "name": "Bash", "argumentsPart": "{\"command\":\"rm x\"}"});
+    player.frame("tool.call.delta", piece);
+    assert!(player.asked.is_empty());
+    assert_eq!(player.sent()[0]["params"], json!({"decision": "rejected"}));
+}
