@@ -191,7 +191,7 @@ fn resolve_name(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
 const MAX_BRACES: usize = 16 << 10;
 
 /// Whether braces make a folder above, or an absolute path, of a text that is neither: `src/{,.}./x` and `{a,/etc}/x`.
-fn leaves_by_braces(text: &str) -> bool {
+pub(crate) fn leaves_by_braces(text: &str) -> bool {
     let leaves = |path: &String| {
         path.starts_with(['/', '~']) && !text.starts_with(['/', '~']) || path.split('/').any(|folder| folder == "..")
     };

@@ -23,7 +23,7 @@ use crate::command::pattern::loose_words;
 use crate::command::{Command, Word};
 use crate::kinds::{Kind, is_name, kind_of_tool};
 use crate::mcp::McpName;
-use crate::path::{FilePath, GlobUse, WorkDir, resolve};
+use crate::path::{FilePath, GlobUse, WorkDir, leaves_by_braces, resolve};
 use crate::work::Budget;
 use crate::{Call, host};
 use further::{is_extended, ungrouped};
@@ -535,7 +535,10 @@ impl<'a> Taker<'a> {
             patterns.for_each(|(_, value)| arguments::texts(value, &mut globs));
         }
         let leaves = |pattern: &&&str| {
-            pattern.starts_with(['/', '~', '\\']) || pattern.contains("..") || pattern.contains([':', '$', '`'])
+            pattern.starts_with(['/', '~', '\\'])
+                || pattern.contains("..")
+                || pattern.contains([':', '$', '`'])
+                || leaves_by_braces(pattern)
         };
         if let Some(glob) = globs.iter().find(leaves) {
             let reason = format!("the glob `{glob}` can lead out of the working directory");

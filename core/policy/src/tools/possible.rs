@@ -8,7 +8,7 @@ use crate::arguments::{key, plain, texts};
 use crate::glob::is_glob;
 use crate::kinds::{Kind, kind_of_tool};
 use crate::mcp::words_of;
-use crate::path::{GlobUse, resolve};
+use crate::path::{GlobUse, leaves_by_braces, resolve};
 
 /// Arguments that can be the name of a file.
 const NAMES: &[&str] = &["name", "names", "id", "ids", "input", "inputs", "data", "value", "values"];
@@ -97,7 +97,7 @@ impl<'a> Taker<'a> {
                 let mut folder = Part::new(kind, self.path_target(folder.unwrap_or("."), self.work_dir));
                 folder.doubt = self.known.doubt.clone();
                 self.parts.push(folder);
-                if text.contains("..") || text.starts_with(['/', '~']) {
+                if text.contains("..") || text.starts_with(['/', '~']) || leaves_by_braces(text) {
                     self.opaque(kind, "its pattern can lead out of the working directory");
                 }
             }
