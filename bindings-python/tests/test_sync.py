@@ -202,7 +202,7 @@ os._exit(0)
 
 @pytest.mark.skipif(sys.platform == "win32", reason="closing descriptors is what daemons of Unix do")
 @pytest.mark.parametrize("ends", ["", "session = None"])
-def test_exit_with_closed_descriptors_has_one_warning(ends: str) -> None:
+def test_exit_with_closed_descriptors_one_warning(ends: str) -> None:
     code = f"""
 import os, sys
 from kimi_agent import sync

@@ -137,6 +137,13 @@ impl<'a> Ends<'a> {
     }
 }
 
+/// The words that a shell makes of the braces in one. `None` if these are more than are looked at.
+pub(crate) fn braced_words(word: &str) -> Option<Vec<String>> {
+    /// The limit of work for one word.
+    const MAX_BRACES: usize = 16 << 10;
+    alternatives(word.to_owned(), &Budget::new(MAX_BRACES))
+}
+
 /// The globs that the braces of a glob stand for.
 pub(crate) fn alternatives(glob: String, budget: &Budget) -> Option<Vec<String>> {
     let mut open = vec![glob];

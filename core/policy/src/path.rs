@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use kimi_agent_protocol::place::Resolved;
 
-use crate::glob::{Globs, alternatives, is_glob};
+use crate::glob::{Globs, braced_words, is_glob};
 use crate::links::{expand_home, file_of_address, follow, is_remote, is_strange, normalized, of_process, slashed};
 use crate::work::Budget;
 use expansion::git_form;
@@ -187,16 +187,12 @@ fn resolve_name(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
     }
 }
 
-/// The limit of work for the braces of one path.
-const MAX_BRACES: usize = 16 << 10;
-
 /// Whether braces make a folder above, or an absolute path, of a text that is neither: `src/{,.}./x` and `{a,/etc}/x`.
 pub(crate) fn leaves_by_braces(text: &str) -> bool {
     let leaves = |path: &String| {
         path.starts_with(['/', '~']) && !text.starts_with(['/', '~']) || path.split('/').any(|folder| folder == "..")
     };
-    text.contains('{')
-        && alternatives(text.to_owned(), &Budget::new(MAX_BRACES)).is_none_or(|all| all.iter().any(leaves))
+    text.contains('{') && braced_words(text).is_none_or(|words| words.iter().any(leaves))
 }
 
 impl FilePath {

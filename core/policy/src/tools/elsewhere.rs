@@ -166,7 +166,7 @@ fn names_output(option: &str) -> bool {
     }
 }
 
-/// Whether a word that is no address has a number behind `#`.
+/// Whether a word has a number behind `#`, and is not an address.
 fn has_number(text: &str) -> bool {
     let is_number = |(at, _): (usize, &str)| text[at + 1..].starts_with(|c: char| c.is_ascii_digit());
     !text.contains("://") && text.match_indices('#').any(is_number)

@@ -5,14 +5,10 @@ use std::collections::HashSet;
 use super::operands::{MAX_NAME, value_of};
 use super::{MAX_OPERANDS, Part, Taker, Target};
 use crate::command::{Command, Word, base_name, is_unknown_program};
-use crate::glob::alternatives;
+use crate::glob::braced_words;
 use crate::host;
 use crate::kinds::Kind;
 use crate::programs::{Danger, is_network};
-use crate::work::Budget;
-
-/// The limit of work for the braces of one word.
-const MAX_BRACES: usize = 16 << 10;
 
 impl Taker<'_> {
     /// Adds the host that a word may name.
@@ -56,7 +52,7 @@ impl Taker<'_> {
         }
         // A shell makes several addresses of one with braces.
         if value.contains('{') {
-            match alternatives(value.to_owned(), &Budget::new(MAX_BRACES)) {
+            match braced_words(value) {
                 Some(names) => names.iter().for_each(|name| self.add_named_host(name, true)),
                 None if is_network => self.add_many_hosts(value),
                 None => {}
@@ -168,7 +164,7 @@ fn hosts_of_code(text: &str) -> Option<Vec<&str>> {
     let ends = text.char_indices().filter(|(_, c)| !is_of_host(*c)).map(|(at, c)| (at, c.len_utf8()));
     for (at, length) in ends.chain([(text.len(), 0)]) {
         let name = &text[from..at];
-        // A number without a sign that texts and addresses have before it is no address.
+        // A number is an address only behind a sign that texts and addresses have.
         let is_number = name.starts_with(|c: char| c.is_ascii_digit()) && name.matches('.').count() < 3;
         let is_quoted = text[..from].ends_with(['"', '\'', '/', '@', '`']);
         if !name.is_empty() && name.len() <= MAX_NAME && (!is_number || is_quoted) && seen.insert(name) {

@@ -421,8 +421,9 @@ impl Connection {
                 }
             }
         }
-        self.request(rpc_id.clone(), question, size, now);
-        self.note_choice(&rpc_id, &asked);
+        if let Some(key) = self.keyed_request(rpc_id.clone(), question, size, now) {
+            self.note_choice(key, rpc_id, &asked);
+        }
     }
 
     /// Handles the request for an approval of a call of the program's own tool. It is approved unless the policy denies it

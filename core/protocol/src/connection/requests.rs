@@ -210,26 +210,39 @@ impl Connection {
     }
 
     /// Notes that an open question is about this permission.
-    pub(super) fn note_choice(&mut self, rpc_id: &str, approval: &Event) {
-        let about = self.about(&ReplyTo::Agent(rpc_id.to_owned()), approval);
-        let asked = self.requests.pending.values_mut().find(|pending| pending.reply_to.is_agent(rpc_id));
-        if let Some(pending) = asked {
+    pub(super) fn note_choice(&mut self, key: RequestKey, rpc_id: String, approval: &Event) {
+        let about = self.about(&ReplyTo::Agent(rpc_id), approval);
+        if let Some(pending) = self.requests.pending.get_mut(&key) {
             let questions = std::mem::take(&mut pending.about.questions);
             pending.about = About { questions, is_choice: true, subjects: Vec::new(), ..about };
         }
     }
 
-    pub(super) fn request(&mut self, rpc_id: String, mut request: Event, mut size: usize, now: Instant) {
+    /// Handles a request of the agent.
+    pub(super) fn request(&mut self, rpc_id: String, request: Event, size: usize, now: Instant) {
+        self.keyed_request(rpc_id, request, size, now);
+    }
+
+    /// Handles a request of the agent. Returns its key, unless it is answered without one, or is part of a replay.
+    pub(super) fn keyed_request(
+        &mut self,
+        rpc_id: String,
+        mut request: Event,
+        mut size: usize,
+        now: Instant,
+    ) -> Option<RequestKey> {
         if rpc_id.len().max(request.request_id().map_or(0, str::len)) > MAX_REQUEST_ID {
             let reason = format!("the id of the request exceeds {MAX_REQUEST_ID} bytes");
-            return self.refuse_with(&rpc_id, INVALID_PARAMS, &reason);
+            self.refuse_with(&rpc_id, INVALID_PARAMS, &reason);
+            return None;
         }
         if let Event::ApprovalRequest(request) = &request {
             self.restate_call(request, now);
         }
         size += self.add_tool_call(&mut request, now);
         if self.is_of_policy(&request) {
-            return self.decide_before_call(rpc_id, &request);
+            self.decide_before_call(rpc_id, &request);
+            return None;
         }
         let scope = self.scope();
         let key = self.new_key();
@@ -239,9 +252,11 @@ impl Connection {
         }
         self.outputs.push_back(Output::Event { scope, event: request.clone().into(), size });
         if let Some(replay) = &mut self.replay {
-            return replay.request(rpc_id, request, size);
+            replay.request(rpc_id, request, size);
+            return None;
         }
         self.dispatch(key, ReplyTo::Agent(rpc_id), scope, (request, size), false, now);
+        Some(key)
     }
 
     /// Begins a tool call that does not come over the connection. It is not part of a replay.

@@ -88,7 +88,7 @@ pub(super) struct ActiveTurn {
     reports_steps: bool,
     /// Whether the next text begins the text anew, because a tool call has ended.
     has_call_ended: bool,
-    /// Whether a tool call has begun since the text began. What follows its result is no part of the same message.
+    /// Whether a tool call has begun since the text began. Text after its result belongs to another message.
     has_call_begun: bool,
     /// Why the turn ended, in the agent's word.
     stop_reason: Option<String>,

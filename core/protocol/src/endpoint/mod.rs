@@ -189,7 +189,7 @@ pub struct Endpoint {
     transmit: Vec<u8>,
 }
 
-/// What is known of sessions without a connection.
+/// Messages and ids of sessions without a connection.
 #[derive(Debug, Default)]
 struct Unplaced {
     /// Lines of sessions whose id is not known yet, with the session's id.

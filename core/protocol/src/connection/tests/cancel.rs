@@ -29,7 +29,7 @@ fn turn_finishing_despite_cancel_is_finished() {
 }
 
 #[test]
-fn finished_turn_with_text_after_accepted_cancel_is_cancelled() {
+fn turn_finished_after_cancel_and_text_cancelled() {
     for (text, is_accepted, expected) in
         [("more", true, "turn 1 cancelled"), ("", true, "turn 1 finished"), ("more", false, "turn 1 finished")]
     {

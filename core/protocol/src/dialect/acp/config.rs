@@ -141,12 +141,12 @@ impl Config {
         is_new
     }
 
-    /// Adopts the mode from the options. Returns whether the mode has changed.
     /// Returns whether the agent has named its mode.
     pub(super) fn has_mode(&self) -> bool {
         self.mode.is_some()
     }
 
+    /// Adopts the mode from the options. Returns whether the mode has changed.
     fn note_mode(&mut self) -> bool {
         let option = self.options.iter().find(|option| is_mode(option));
         match option.map(|option| option.value.clone()) {

@@ -80,7 +80,7 @@ pub struct Acp {
     loads: bool,
     /// Whether a part of the past has come before the answer to `session/load`.
     has_past: bool,
-    /// The number of a request after the past whose answer is no longer awaited.
+    /// The number of the probe for the end of the past, if its answer is not awaited any more.
     given_up: Option<u64>,
     /// The mode that the agent has entered before its answer about the session.
     early_mode: Option<Box<str>>,

@@ -161,7 +161,7 @@ pub(super) fn display(value: &Value, work_dir: Option<&str>) -> Option<DisplayBl
         "command" => {
             let language = text("language").unwrap_or_else(|| "bash".to_owned());
             let mut block = ShellDisplayBlock { language, command: text("command")?, extra: Default::default() };
-            // What changes where or how the command runs is a part of it.
+            // The directory and the variables change the meaning of the command.
             let is_more = |name: &str, value: &Value| match name {
                 "kind" | "type" | "command" | "language" | "description" => false,
                 "cwd" => !value.is_null() && (value.as_str() != work_dir || work_dir.is_none()),

@@ -34,11 +34,11 @@ pub(super) struct Pending {
     pub(super) of_turn: bool,
     /// Whether it was answered. The agent confirms that.
     is_answered: bool,
-    /// What an approval is about.
+    /// The subject of an open approval.
     about: Option<About>,
 }
 
-/// What an approval is about: the id and the name of the call, the action, and what the agent shows.
+/// The subject of an approval: the id and the name of the call, the action, and the display.
 type About = (String, String, String, Value);
 
 #[derive(Debug)]
@@ -144,9 +144,11 @@ impl KimiWeb {
         if !names_call && asked.tool_input_display.is_null() {
             // The session goes on: the server waits for an answer.
             let (id, of_turn) = (asked.approval_id, place == Place::Turn);
-            let pending = Pending { id, what: What::Approval, of_turn, is_answered: false, about: Some(about) };
+            let pending = Pending { id, what: What::Approval, of_turn, is_answered: false, about: None };
             self.requests.insert(rpc_id.clone(), pending);
             all.push(Incoming::Answered(self.answer_request(&rpc_id, &Answer::Question(None))));
+            // The agent can send any number of such requests.
+            self.requests.remove(&rpc_id);
             return Err("it names no call".to_owned());
         }
         self.tell_call_of_request(&agent, &asked.tool_call_id, &asked.tool_name, place, all);
@@ -277,6 +279,8 @@ impl KimiWeb {
             return Vec::new();
         };
         pending.is_answered = true;
+        // Its size is not limited, and an answered request is not compared any more.
+        pending.about = None;
         let id = segment(&pending.id);
         let (path, body) = match &pending.what {
             What::Approval => (format!("/approvals/{id}"), approval_body(answer)),

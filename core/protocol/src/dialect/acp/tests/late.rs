@@ -32,7 +32,7 @@ fn play(player: &mut Player, number: u64, lines: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn text_begins_anew_only_with_text_after_a_result() {
+fn text_after_result_replaces_text() {
     let begin = begun("t");
     let end = ended("t");
     let text = |text| said(text, None);
@@ -56,7 +56,7 @@ fn text_begins_anew_only_with_text_after_a_result() {
 }
 
 #[test]
-fn call_of_earlier_turn_keeps_name_arguments_and_text() {
+fn late_call_of_earlier_turn_described() {
     let mut player = open(json!({"sessionId": "s"}));
     play(&mut player, 1, &[begun("t"), said("started", None)]);
     let progress = json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "in_progress",
@@ -130,7 +130,7 @@ fn message_with_id_of_earlier_turn_is_not_lost() {
 }
 
 #[test]
-fn piece_of_earlier_message_in_cancelled_turn_is_outside() {
+fn late_piece_in_cancelled_turn_outside() {
     let mut player = open(json!({"sessionId": "s"}));
     play(&mut player, 1, &[said("one", Some("m1"))]);
     player.connection.prompt(2, "hi".into(), player.now);

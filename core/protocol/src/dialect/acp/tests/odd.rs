@@ -183,7 +183,7 @@ fn error_beside_the_reason_ends_the_turn() {
 }
 
 #[test]
-fn reported_error_ends_the_turn_unless_the_agent_continues() {
+fn agent_error_without_continuation_ends_turn() {
     let said = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "a"}});
     let limit = json!({"type": "rate_limit", "message": "429 Too Many Requests", "retryable": true});
     for (error, continues, ended) in [
@@ -193,7 +193,7 @@ fn reported_error_ends_the_turn_unless_the_agent_continues() {
         (limit, true, "finished"),
     ] {
         let mut player = prompted();
-        // The text before is no continuation.
+        // The text before does not continue.
         (0..3).for_each(|_| player.hear(&update(said.clone())));
         player.hear(&update(json!({"sessionUpdate": "agent_error", "error": error, "stopReason": "error"})));
         assert_eq!(player.trace.last().map(String::as_str), Some("unknown agent_error"));
@@ -466,7 +466,7 @@ fn permission(id: Value, kinds: &[&str]) -> String {
 }
 
 #[test]
-fn kinds_of_options_in_other_spellings_make_an_approval() {
+fn option_kind_in_other_spelling_read() {
     for kinds in [
         ["allowOnce", "rejectOnce"],
         ["ALLOW_ONCE", "REJECT_ONCE"],

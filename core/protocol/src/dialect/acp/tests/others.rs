@@ -437,7 +437,7 @@ fn past_before_load_answer_needs_no_probe() {
 }
 
 #[test]
-fn agent_without_answer_to_probe_opens_after_its_past() {
+fn probe_without_answer_session_opens() {
     let mut player = loading();
     player.hear(&answer(1, json!({})));
     assert_eq!(player.sent()[0]["method"], "_kimi-agent/end_of_past");
