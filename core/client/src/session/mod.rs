@@ -1,6 +1,7 @@
 //! Sessions: their calls, their state, and their end.
 
 mod agent;
+mod checks;
 mod detect;
 mod link;
 mod live;
@@ -18,9 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use agent::{Agent, LoginOffer};
+pub(crate) use checks::check_budget;
 pub use one_shot::prompt;
-use open::Pricing;
-pub(crate) use open::check_budget;
 pub use turn::{Turn, TurnInner};
 pub use turn_streams::{Replay, Step, Steps, TextStream};
 pub use {live::LIVE, one_shot::one_shot_on};
@@ -78,7 +78,7 @@ pub struct Session {
     /// The recording that its agent plays.
     replayed: Option<Arc<Replayed>>,
     /// The option `prices`, if the program has set it.
-    pricing: Option<Box<Pricing>>,
+    pricing: Option<Box<checks::Pricing>>,
 }
 
 impl fmt::Debug for Session {
@@ -176,10 +176,10 @@ impl Session {
     fn limits(&self, prompt: &PromptOptions) -> Result<TurnLimits> {
         let limits = prompt.limits()?;
         let has_price = self.pricing.as_ref().is_some_and(|pricing| pricing.has_price(&self.shared));
-        open::check_budget(&self.handshake, has_price, "budget", limits.budget, prompt.naming)?;
+        check_budget(&self.handshake, has_price, "budget", limits.budget, prompt.naming)?;
         if let Some(pricing) = &self.pricing {
             // The model may be another one since the session was opened.
-            open::check_budget(&self.handshake, has_price, "session_budget", pricing.session_budget, prompt.naming)?;
+            check_budget(&self.handshake, has_price, "session_budget", pricing.session_budget, prompt.naming)?;
         }
         Ok(limits)
     }
