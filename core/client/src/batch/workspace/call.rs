@@ -59,7 +59,12 @@ pub(super) struct Output {
     pub(super) bytes: Vec<u8>,
     /// The number of bytes that are not in `bytes`.
     pub(super) above: u64,
+    /// The beginning of the text on stderr.
+    pub(super) stderr: Vec<u8>,
 }
+
+/// The bytes of a pipe up to a limit, and the number of those above it.
+type Content = (Vec<u8>, u64);
 
 /// A call that has failed.
 struct Failed {
@@ -122,8 +127,8 @@ fn attempt(mut command: Command, deadline: Instant, limits: &Limits, max: u64) -
         })
     })?;
     match wait(&mut git, deadline, limits, max) {
-        Ok(Some((status, output, _))) if status.success() => Ok(output),
-        Ok(Some((status, _, stderr))) => Err(Failed::new(status, &stderr)),
+        Ok(Some((status, output))) if status.success() => Ok(output),
+        Ok(Some((status, output))) => Err(Failed::new(status, &output.stderr)),
         Ok(None) => {
             git.end();
             let reason = if limits.is_cancelled() { "soon after the batch was cancelled" } else { "in time" };
@@ -137,20 +142,15 @@ fn attempt(mut command: Command, deadline: Instant, limits: &Limits, max: u64) -
 }
 
 /// Waits until git has ended. `None` at the deadline.
-fn wait(
-    git: &mut Guarded,
-    deadline: Instant,
-    limits: &Limits,
-    max: u64,
-) -> io::Result<Option<(ExitStatus, Output, Vec<u8>)>> {
+fn wait(git: &mut Guarded, deadline: Instant, limits: &Limits, max: u64) -> io::Result<Option<(ExitStatus, Output)>> {
     let stdout = read(git.child.stdout.take(), max)?;
     let stderr = read(git.child.stderr.take(), MAX_ERROR)?;
-    let Some(output) = receive(&stdout, deadline, limits)? else { return Ok(None) };
-    let Some(error) = receive(&stderr, deadline, limits)? else { return Ok(None) };
+    let Some((bytes, above)) = receive(&stdout, deadline, limits)? else { return Ok(None) };
+    let Some((stderr, _)) = receive(&stderr, deadline, limits)? else { return Ok(None) };
     // The output ends with the process, or a moment before.
     while Instant::now() < limits.end(deadline) {
         if let Some(status) = git.child.try_wait()? {
-            return Ok(Some((status, output, error.bytes)));
+            return Ok(Some((status, Output { bytes, above, stderr })));
         }
         thread::sleep(Duration::from_millis(1));
     }
@@ -158,28 +158,28 @@ fn wait(
 }
 
 /// Reads a pipe to its end in a thread of its own, which ends with the pipe.
-fn read(pipe: Option<impl Read + Send + 'static>, max: u64) -> io::Result<mpsc::Receiver<io::Result<Output>>> {
+fn read(pipe: Option<impl Read + Send + 'static>, max: u64) -> io::Result<mpsc::Receiver<io::Result<Content>>> {
     let (sender, receiver) = mpsc::channel();
     let mut pipe = pipe.ok_or(io::ErrorKind::BrokenPipe)?;
     thread::Builder::new().name("kimi-agent-git".to_owned()).spawn(move || {
         let mut bytes = Vec::new();
         let read = pipe.by_ref().take(max).read_to_end(&mut bytes);
         let read = read.and_then(|_| io::copy(&mut pipe, &mut io::sink()));
-        sender.send(read.map(|above| Output { bytes, above })).ok();
+        sender.send(read.map(|above| (bytes, above))).ok();
     })?;
     Ok(receiver)
 }
 
 /// Waits for the content of a pipe. `None` at the deadline.
 fn receive(
-    pipe: &mpsc::Receiver<io::Result<Output>>,
+    pipe: &mpsc::Receiver<io::Result<Content>>,
     deadline: Instant,
     limits: &Limits,
-) -> io::Result<Option<Output>> {
+) -> io::Result<Option<Content>> {
     loop {
         let left = limits.end(deadline).saturating_duration_since(Instant::now());
         match pipe.recv_timeout(left.min(LOOK)) {
-            Ok(output) => return output.map(Some),
+            Ok(content) => return content.map(Some),
             Err(mpsc::RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::BrokenPipe.into()),
             Err(mpsc::RecvTimeoutError::Timeout) if left.is_zero() => return Ok(None),
             Err(mpsc::RecvTimeoutError::Timeout) => {}

@@ -16,8 +16,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use kimi_agent_files::{PrivateDir, read_regular};
+use kimi_agent_protocol::printable::printable_line;
 
-use super::call::{self, CALL, Limits};
+use super::call::{self, CALL, Limits, Output};
 use super::places::{check_git_dir, check_repository};
 use crate::transport::helper;
 
@@ -100,6 +101,8 @@ const LEFT_OUT: [&str; 26] = [
 ];
 /// The largest file of settings that is read, in bytes.
 const MAX_SETTINGS: u64 = 16 << 20;
+/// A part of git's warning about a folder that it passes over.
+const UNREAD: &str = "could not open directory";
 /// Files that would give the git folder of an isolated call more configuration.
 const NOT_OURS: [&str; 2] = ["commondir", "config.worktree"];
 
@@ -335,15 +338,32 @@ impl Isolated {
     /// # Errors
     /// Returns the text on stderr if git fails.
     pub(super) fn feed<A: AsRef<OsStr>>(&self, args: &[A], input: &str) -> Result<(), String> {
+        self.call(args, input).map(drop)
+    }
+
+    /// Runs `git add --all`, with these paths for its input.
+    ///
+    /// # Errors
+    /// Returns the text on stderr if git fails, or leaves out a folder that it cannot open.
+    pub(super) fn add_all(&self, paths: &str) -> Result<(), String> {
+        let output = self.call(&["add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul"], paths)?;
+        // Git passes over such a folder with a warning.
+        let stderr = text(&output.stderr);
+        let unread = stderr.lines().find(|line| line.contains(UNREAD)).map(printable_line);
+        unread.map_or(Ok(()), |line| Err(line.into_owned()))
+    }
+
+    fn call<A: AsRef<OsStr>>(&self, args: &[A], input: &str) -> Result<Output, String> {
         // A file cannot fill up, as a pipe can.
         let path = self.file("input");
         fs::write(&path, input).map_err(|error| format!("{}: {error}", path.display()))?;
         let command = || {
             let mut command = self.command(args);
-            command.stdin(fs::File::open(&path)?);
+            // The messages in English, in the user's encoding.
+            command.stdin(fs::File::open(&path)?).env("LANGUAGE", "C");
             Ok(command)
         };
-        call::run(command, call::FILES, &self.limits, u64::MAX).map(drop)
+        call::run(command, call::FILES, &self.limits, u64::MAX)
     }
 
     /// Runs git in the worktree, and returns at most `limit` bytes of its output, and the number of bytes above the limit.

@@ -11,7 +11,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use kimi_agent_files::read_regular;
 use sha2::{Digest as _, Sha256};
@@ -320,8 +320,17 @@ pub(super) struct Worktree {
     config: Config,
     /// The identity of the folder, which another one in its place does not have.
     identity: Option<(u64, u64)>,
-    /// The size and the hash of its index at the beginning.
-    index: (u64, [u8; 32]),
+    /// Its index at the beginning.
+    index: FirstIndex,
+}
+
+/// The index with which a worktree began. Git reads a file that was written in the second of the index or later, although its size
+/// and its times are those of the index.
+#[derive(Debug, Default)]
+struct FirstIndex {
+    length: u64,
+    hash: [u8; 32],
+    written: Option<SystemTime>,
 }
 
 impl Worktree {
@@ -339,7 +348,7 @@ impl Worktree {
             commit: repository.commit.clone(),
             config: repository.config.clone(),
             identity: None,
-            index: Default::default(),
+            index: FirstIndex::default(),
         };
         match worktree.check_out(limits) {
             Ok(()) => Ok(worktree),
@@ -367,7 +376,9 @@ impl Worktree {
         let index = self.admin.0.join("index");
         isolated.with_index(index.clone()).run(&["read-tree", "--reset", "-u", &self.commit])?;
         let bytes = read_regular(&index, u64::MAX).map_err(failed)?;
-        self.index = (bytes.len() as u64, Sha256::digest(&bytes).into());
+        let written = fs::symlink_metadata(&index).and_then(|found| found.modified()).map_err(failed)?;
+        let (length, hash) = (bytes.len() as u64, Sha256::digest(&bytes).into());
+        self.index = FirstIndex { length, hash, written: Some(written) };
         fs::write(self.first_index(), bytes).map_err(failed)?;
         self.identity = identity(&self.path);
         Ok(())
@@ -379,14 +390,19 @@ impl Worktree {
 
     /// Writes the index of the worktree at its beginning.
     fn write_first_index(&self, isolated: &Isolated) -> std::result::Result<(), String> {
-        let (length, hash) = self.index;
-        match read_regular(&self.first_index(), length) {
-            Ok(bytes) if <[u8; 32]>::from(Sha256::digest(&bytes)) == hash => {
-                fs::write(isolated.file("index"), bytes).map_err(|error| error.to_string())
-            }
+        let FirstIndex { length, hash, written } = self.index;
+        let bytes = read_regular(&self.first_index(), length).ok();
+        let bytes = bytes.filter(|bytes| <[u8; 32]>::from(Sha256::digest(bytes)) == hash);
+        let (Some(bytes), Some(written)) = (bytes, written) else {
             // The agent has changed it. Without it, git reads all files.
-            _ => isolated.run(&["read-tree", &self.commit]).map(drop),
-        }
+            return isolated.run(&["read-tree", &self.commit]).map(drop);
+        };
+        let write = || {
+            let mut file = File::create_new(isolated.file("index"))?;
+            file.write_all(&bytes)?;
+            file.set_modified(written)
+        };
+        write().map_err(|error: io::Error| error.to_string())
     }
 
     /// Checks that the folder is still the one that was made.
@@ -426,7 +442,7 @@ impl Worktree {
         isolated.feed(&["update-index", "--force-remove", "-z", "--stdin"], &paths)?;
         let excluded = left.iter().map(|submodule| format!(":(top,exclude,literal){}\0", submodule.path));
         let paths: String = std::iter::once(":(top)\0".to_owned()).chain(excluded).collect();
-        isolated.feed(&["add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul"], &paths)?;
+        isolated.add_all(&paths)?;
         self.add_known(isolated, &left)?;
         let entries =
             left.iter().map(|submodule| format!("{MODE_OF_SUBMODULE} {}\t{}\0", submodule.object, submodule.path));
@@ -514,7 +530,7 @@ impl Worktree {
         if !self.submodules(&isolated)?.is_empty() {
             return Err(format!("it contains a submodule with submodules, {shown}"));
         }
-        isolated.run(&["add", "--all", "."])?;
+        isolated.add_all(":(top)\0")?;
         let diff = ["diff", "--raw", "--ignore-submodules=none", "--cached", &submodule.object];
         let is_empty = isolated.run(&diff)?.is_empty();
         isolated.check()?;
@@ -547,3 +563,7 @@ impl Worktree {
         }
     }
 }
+
+#[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests;
