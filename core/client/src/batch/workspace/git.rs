@@ -19,6 +19,7 @@ use kimi_agent_files::{PrivateDir, read_regular};
 use kimi_agent_protocol::printable::printable_line;
 
 use super::call::{self, CALL, Limits, Output};
+use super::filters::unsafe_filters;
 use super::places::{check_git_dir, check_repository};
 use crate::transport::helper;
 
@@ -71,7 +72,7 @@ const OFFLINE: [&str; 6] = [
 const OFFLINE_VARIABLES: [(&str, &str); 2] = [("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "")];
 /// Keys of the configuration that an isolated call does not take over. They name other folders, or programs that no call
 /// needs, or hide changes.
-const LEFT_OUT: [&str; 26] = [
+const LEFT_OUT: [&str; 27] = [
     "alias.",
     "branch.",
     "core.askpass",
@@ -94,6 +95,7 @@ const LEFT_OUT: [&str; 26] = [
     "include.",
     "includeif.",
     "index.",
+    "lfs.extension.",
     "maintenance.",
     "pager.",
     "submodule.",
@@ -131,12 +133,29 @@ impl Config {
         let (mut is_partial, mut has_long_paths) = (false, false);
         let mut text = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n".to_owned();
         let mut has_storage = false;
-        for entry in listed.split('\0').filter(|entry| !entry.is_empty()) {
-            let (key, value) = entry.split_once('\n').map_or((entry, None), |(key, value)| (key, Some(value)));
+        let entries = listed.split('\0').filter(|entry| !entry.is_empty());
+        let entries =
+            entries.map(|entry| entry.split_once('\n').map_or((entry, None), |(key, value)| (key, Some(value))));
+        let left_out = unsafe_filters(entries.clone(), top);
+        for (filter, command) in &left_out {
+            let (filter, command) = (&*printable_line(filter), &*printable_line(command));
+            tracing::warn!(
+                filter,
+                command,
+                "worktrees do without this filter of git, since an agent could change what its command runs; name a \
+                 program outside of the repository by its absolute path"
+            );
+        }
+        let is_left_out = |key: &str| {
+            let filter = key.strip_prefix("filter.").and_then(|key| key.rsplit_once('.'));
+            filter.is_some_and(|(name, _)| left_out.contains_key(name))
+                || LEFT_OUT.iter().any(|prefix| key.starts_with(prefix))
+        };
+        for (key, value) in entries {
             has_storage |= key == "lfs.storage";
             is_partial |= key == "extensions.partialclone" || key.starts_with("remote.") && key.ends_with(".promisor");
             has_long_paths |= key == "core.longpaths";
-            if !LEFT_OUT.iter().any(|prefix| key.starts_with(prefix)) {
+            if !is_left_out(key) {
                 write_entry(&mut text, key, value);
             }
         }
@@ -383,8 +402,11 @@ fn settings(config: &Config) -> [(&'static str, &[u8]); 3] {
 
 /// Makes a call of git in this directory.
 fn command<A: AsRef<OsStr>>(dir: &Path, is_offline: bool, args: &[A]) -> Command {
-    let mut command = helper(program(&std::env::var_os("PATH").unwrap_or_default()));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut command = helper(program(&path));
     command.arg("-C").arg(dir);
+    // For filters, too.
+    command.envs(std::env::join_paths(places(&path)).map(|path| ("PATH", path)));
     let offline = if is_offline { &OFFLINE[..] } else { &[] };
     for setting in NEUTRAL.iter().chain(offline) {
         command.args(["-c", setting]);
@@ -401,12 +423,16 @@ fn command<A: AsRef<OsStr>>(dir: &Path, is_offline: bool, args: &[A]) -> Command
     command
 }
 
-/// Returns the path of git. An entry of PATH that is empty or relative means the current directory, from which no program
-/// must be started. Without git on PATH, the name `git` of a folder that does not exist, so that the start fails.
+/// Returns the entries of PATH, but not those that are empty or relative: they mean the current directory, from which no program must be
+/// started.
+fn places(path: &OsStr) -> impl Iterator<Item = PathBuf> {
+    std::env::split_paths(path).filter(|place| place.is_absolute())
+}
+
+/// Returns the path of git. Without git on PATH, the name `git` of a folder that does not exist, so that the start fails.
 fn program(path: &OsStr) -> PathBuf {
-    let places = std::env::split_paths(path).filter(|place| place.is_absolute());
     let name = if cfg!(windows) { "git.exe" } else { "git" };
-    let mut found = places.map(|place| place.join(name)).filter(|program| is_program(program));
+    let mut found = places(path).map(|place| place.join(name)).filter(|program| is_program(program));
     found.next().unwrap_or_else(|| Path::new(if cfg!(windows) { r"C:\" } else { "/" }).join("missing").join(name))
 }
 

@@ -6,6 +6,7 @@
 
 mod call;
 mod copy;
+mod filters;
 mod git;
 mod machine;
 mod places;
