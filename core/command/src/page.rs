@@ -1,5 +1,9 @@
 //! The page of the inspector, and the recordings in it.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
 use kimi_agent_protocol::messages::Event;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -11,6 +15,8 @@ pub(crate) const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/inspector.
 const PLACE: &str = r#"<script type="application/json" id="kimi-agent-recordings">"#;
 /// The version of the recordings in the page.
 const VERSION: u32 = 2;
+/// The recordings begin before this many bytes of a page, in every version of the inspector.
+const BEFORE: u64 = 4 << 20;
 
 #[derive(Serialize)]
 struct Embedded<'a> {
@@ -47,6 +53,14 @@ pub(crate) fn filled(page: &str, files: &[RecordingFile]) -> Option<String> {
     let embedded = Embedded { inspector: VERSION, recordings: files.iter().map(embedded).collect() };
     let text = serde_json::to_string(&embedded).ok()?;
     Some(format!("{before}{PLACE}{}{after}", escaped(&text)))
+}
+
+/// Returns whether a file is a page of the inspector, of any version.
+pub(crate) fn is_page(path: &Path) -> bool {
+    let is_file = std::fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+    let mut begin = Vec::new();
+    let read = is_file.then(|| File::open(path).and_then(|file| file.take(BEFORE).read_to_end(&mut begin)));
+    read.is_some_and(|read| read.is_ok()) && String::from_utf8_lossy(&begin).contains(PLACE)
 }
 
 /// Returns the lines of a recording, each with the events of its entry.

@@ -194,9 +194,22 @@ pub fn write_output(path: &Path, content: &[u8]) -> io::Result<()> {
     file.write_all(content)?;
     file.flush()?;
     if let Ok(earlier) = std::fs::symlink_metadata(path) {
-        file.as_file().set_permissions(earlier.permissions())?;
+        file.as_file().set_permissions(permissions_of(&earlier))?;
     }
     file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// Returns the permissions for new content of a file. As after a write by a user, the file does not run as another user or group.
+#[cfg(unix)]
+fn permissions_of(earlier: &std::fs::Metadata) -> std::fs::Permissions {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    std::fs::Permissions::from_mode(earlier.permissions().mode() & 0o777)
+}
+
+#[cfg(not(unix))]
+fn permissions_of(earlier: &std::fs::Metadata) -> std::fs::Permissions {
+    earlier.permissions()
 }
 
 /// Opens the standard input, output and error that are closed, so that no other file gets their descriptors. Call it before

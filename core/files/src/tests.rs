@@ -344,6 +344,11 @@ fn output_replaces_regular_files_only() {
         std::os::unix::fs::symlink(&other, folder.path().join("link")).unwrap();
         assert!(write_output(&folder.path().join("link"), b"x").unwrap_err().to_string().contains("it is a link"));
         assert_eq!(std::fs::read(&other).unwrap(), b"kept");
+        let mode = |mode: u32| -> std::fs::Permissions { std::os::unix::fs::PermissionsExt::from_mode(mode) };
+        std::fs::set_permissions(&path, mode(0o6751)).unwrap();
+        write_output(&path, b"three").unwrap();
+        let written = std::fs::metadata(&path).unwrap().permissions();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&written) & 0o7777, 0o751);
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), if cfg!(unix) { 3 } else { 1 });
 }

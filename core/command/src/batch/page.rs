@@ -228,11 +228,14 @@ fn shown(answer: &str) -> String {
 }
 
 /// Writes the page of the inspector for a recording, and returns its path. Without the inspector: that of the recording.
-/// Returns nothing if the journal names something else than a recording.
+/// Returns nothing if the journal names something else than a recording. Another file in the place of the page stays.
 fn inspected(recording: PathBuf) -> Option<PathBuf> {
     let target = recording.with_extension("html");
-    let filled = page::filled(page::PAGE, &[inspect::read_named(&recording).ok()?]);
-    match filled.map(|text| write_output(&target, text.as_bytes())) {
+    let read = inspect::read_named(&recording).ok()?;
+    if std::fs::symlink_metadata(&target).is_ok() && !page::is_page(&target) {
+        return Some(recording);
+    }
+    match page::filled(page::PAGE, &[read]).map(|text| write_output(&target, text.as_bytes())) {
         Some(Ok(())) => Some(target),
         _ => Some(recording),
     }

@@ -161,6 +161,22 @@ fn report_is_made_of_journal() {
 }
 
 #[test]
+fn report_keeps_other_files_beside_recordings() {
+    let folder = Folder::new();
+    let (journal, records) = (folder.name("batch.jsonl"), folder.name("runs"));
+    let jobs = "{\"prompt\": \"x\", \"key\": \"one\"}\n";
+    let arguments = ["batch", "-", "-q", "--record", &records, "--journal", &journal];
+    assert_eq!(ran_with(&agent(json!([[{"text": "x"}]])), jobs, &arguments).code, 0);
+    let recording = fs::read_dir(&records).unwrap().next().unwrap().unwrap().path();
+    let other = recording.with_extension("html");
+    fs::write(&other, "notes\n").unwrap();
+
+    let page = reported(&["report", &journal, "--html", "-"]).out;
+    assert_eq!(fs::read_to_string(&other).unwrap(), "notes\n");
+    assert!(page.contains(".jsonl\""), "{page}");
+}
+
+#[test]
 fn wrong_reports_are_refused() {
     let folder = Folder::new();
     let jobs = folder.write("jobs.jsonl", JOBS);
