@@ -85,6 +85,14 @@ struct Row {
     /// Words that begin with `+` are no operands.
     #[serde(default)]
     formats: bool,
+    /// With these options, each word behind is a script.
+    #[serde(default)]
+    every: Vec<String>,
+    /// The words that name a file outside of the working directory.
+    #[serde(default)]
+    inside: bool,
+    /// The program that gets the words behind `--`.
+    rest: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -119,12 +127,23 @@ pub(crate) struct Danger {
     pub(crate) at: usize,
     /// The word is the name of a program of which any use is meant: the next word has to be spelled.
     pub(crate) is_program: bool,
+    /// It counts only if the word names a file outside of the working directory.
+    pub(crate) is_outside: bool,
     /// The option without its value.
     pub(crate) option: String,
     pub(crate) effect: &'static str,
 }
 
 impl Danger {
+    pub(crate) fn new(at: usize, option: &str, effect: &'static str) -> Self {
+        Self { at, is_program: false, is_outside: false, option: option.to_owned(), effect }
+    }
+
+    /// A word with further ones behind: any use is meant, and the next word has to be spelled.
+    fn any_use(at: usize, option: &str, effect: &'static str) -> Self {
+        Self { is_program: true, ..Self::new(at, option, effect) }
+    }
+
     /// Whether the program takes names of files, commits or commands from its input or from a file.
     pub(crate) fn is_from_elsewhere(&self) -> bool {
         self.effect.contains("from elsewhere") || (self.option.starts_with('@') && self.option.len() > 1)
@@ -168,6 +187,9 @@ pub(crate) fn dangers(words: &[Word]) -> Vec<Danger> {
     found
 }
 
+/// With these options, a program needs no script.
+const ALONE: [&str; 5] = ["--version", "-version", "-V", "--help", "-h"];
+
 /// The name of the rows that are about each program.
 const ANY: &str = "*";
 
@@ -181,14 +203,20 @@ impl Row {
             return;
         }
         if self.always || (self.bare && words.len() == 1) {
-            found.push(Danger { at: 0, is_program: true, option: words[0].text().to_owned(), effect: &self.effect });
+            found.push(Danger::any_use(0, words[0].text(), &self.effect));
         }
         if self.script || self.prefix || !self.runs.is_empty() {
             return self.find_programs(words, depth, found);
         }
-        let mut add = |at: usize, option: &str| {
-            found.push(Danger { at, is_program: false, option: option.to_owned(), effect: &self.effect });
-        };
+        if let Some(program) = &self.rest {
+            return self.find_rest(words, program, depth, found);
+        }
+        if self.inside {
+            let words = words.iter().enumerate().skip(1);
+            let dangers = words.map(|(at, word)| Danger::new(at, option_name(word.text()), &self.effect));
+            return found.extend(dangers.map(|danger| Danger { is_outside: true, ..danger }));
+        }
+        let mut add = |at: usize, option: &str| found.push(Danger::new(at, option, &self.effect));
         let from = if self.of.is_empty() && self.subcommands.is_empty() { 1 } else { first.unwrap_or(1) };
         let (mut operands, mut is_value) = (0, false);
         let is_end = |word: &&Word| word.text() != "--";
@@ -253,6 +281,16 @@ impl Row {
         }
     }
 
+    /// Finds what another program does with the words behind `--`.
+    fn find_rest(&'static self, words: &[Word], program: &str, depth: u32, found: &mut Vec<Danger>) {
+        let Some(at) = words.iter().position(|word| word.text() == "--").filter(|_| depth < MAX_DEPTH) else { return };
+        let mut inner = words[at..].to_vec();
+        inner[0] = Word::Literal(program.to_owned());
+        let start = found.len();
+        known(&TABLE.rows, program).into_iter().flatten().for_each(|row| row.find(&inner, depth + 1, found));
+        found[start..].iter_mut().for_each(|danger| danger.at += at);
+    }
+
     /// Finds the programs and scripts that the command runs, and the words before them.
     fn find_programs(&'static self, words: &[Word], depth: u32, found: &mut Vec<Danger>) {
         // Short options can be joined.
@@ -282,16 +320,16 @@ impl Row {
     fn find_program(&'static self, words: &[Word], from: usize, end: usize, depth: u32, found: &mut Vec<Danger>) {
         let is_any = |list: &[String], text: &str| list.iter().any(|known| known == text);
         let (mut may_be_value, mut is_open, mut is_released) = (false, false, false);
-        let mut is_program = !self.script;
+        let (mut is_program, mut has_script) = (!self.script, false);
         for at in from..end {
             let text = words[at].text();
-            let mut add = |option: &str| {
-                found.push(Danger { at, is_program: false, option: option.to_owned(), effect: &self.effect });
-            };
+            let mut add = |option: &str| found.push(Danger::new(at, option, &self.effect));
             if is_option(text) || text.starts_with('+') || self.starts_like_option(text) {
                 add(option_name(text));
                 is_program |= self.script && is_any(&self.runs, text);
                 is_released |= is_any(&self.unless, text);
+                has_script |= ALONE.contains(&text) || is_any(&self.every, text);
+                is_open |= is_any(&self.every, text);
                 may_be_value = self.may_have_value(text);
                 // Joined with others, the option can name a program, too.
                 is_open |= !text.starts_with("--")
@@ -301,6 +339,7 @@ impl Row {
             if !is_released {
                 add(text);
             }
+            has_script = true;
             if is_program && !may_be_value {
                 return self.judge(words, at, end, depth, found);
             }
@@ -309,6 +348,10 @@ impl Row {
             }
             may_be_value = false;
         }
+        // The script comes from the input.
+        if self.script && !has_script && from < end {
+            found.push(Danger::any_use(end - 1, words[end - 1].text(), &self.effect));
+        }
     }
 
     /// Finds what the program that begins at a word does with the words behind it.
@@ -316,12 +359,8 @@ impl Row {
         let inner = &words[at..end];
         let Some(name) = inner.first().and_then(Word::literal) else { return };
         if depth >= MAX_DEPTH || runs_another(inner) {
-            found.extend(inner.iter().enumerate().map(|(place, word)| Danger {
-                at: at + place,
-                is_program: false,
-                option: word.text().to_owned(),
-                effect: &self.effect,
-            }));
+            let words = inner.iter().enumerate();
+            found.extend(words.map(|(place, word)| Danger::new(at + place, word.text(), &self.effect)));
             return;
         }
         let start = found.len();
@@ -441,160 +480,4 @@ pub(crate) fn first_operand(words: &[Word]) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn is_dangerous(command: &str) -> bool {
-        let words: Vec<Word> = command.split(' ').map(|word| Word::Literal(word.to_owned())).collect();
-        !dangers(&words).is_empty()
-    }
-
-    #[test]
-    fn table_has_a_source_for_each_row() {
-        let source: toml::Table = toml::from_str(include_str!("programs.toml")).unwrap_or_default();
-        let rows = source["program"].as_array().map(Vec::as_slice).unwrap_or_default();
-        assert!(rows.len() > 30 && TABLE.rows.len() > 100);
-        for row in rows {
-            assert!(row["source"].as_str().is_some_and(|source| source.starts_with("https://")), "{row:?}");
-        }
-    }
-
-    #[test]
-    fn option_is_found_in_every_spelling() {
-        let dangerous = [
-            "git -c a=b log",
-            "git log --output=x",
-            "git --bare status",
-            "git -p log",
-            "git st",
-            "git checkout -- x",
-            "git log --format=%G?",
-            "git log --help",
-            "tar -tf host:x",
-            "tar -T x -tf y",
-            "curl -H @x y",
-            "sed -e p -e 1e y",
-            "sed -ep -ew y",
-            "sed -n p --expr 1e y",
-            "awk -We x",
-            "awk -F : BEGIN{system(1)}",
-            "awk -v a=1 BEGIN{system(1)}",
-            "awk -F -v BEGIN{system(1)}",
-            "awk --assign a=1 {print}",
-            "awk -- -v",
-            "sed -l 5 wx",
-            "git show --stdi",
-            "git cat-file --batch",
-            "x --files-from y",
-            "R -e 1",
-            "git log --outp x",
-            "git diff --ext-diff",
-            "git grep -O./evil",
-            "git grep -nO./evil x",
-            "git --exec-path=/tmp status",
-            "find . -exec x ;",
-            "find . -delete",
-            "fd -Hx rm",
-            "rg --pre x",
-            "rg --pr=x y",
-            "rg --hostname-bin x",
-            "sort -o x",
-            "sort -uo x",
-            "sort --compress-program=x",
-            "sort --comp=x",
-            "sed -i s/a/b/ x",
-            "sed -ni p x",
-            "sed w/etc/x",
-            "sed s/a/b/w x",
-            "sed s/a/b/e x",
-            "sed 1e",
-            "tar --checkpoint-act=exec=x",
-            "tar --to-comm=x",
-            "tar -xIf ./evil",
-            "tar xIf ./evil",
-            "tar -F x",
-            "awk BEGIN{system(1)}",
-            "less +!id",
-            "man -P x",
-            "curl -ox y",
-            "curl -sSo x y",
-            "wget x",
-            "make SHELL=./x",
-            "python3.11 x",
-            "curl --ssl-sessions x https://a.example",
-            "curl --expand-output x https://a.example",
-            "tar -tf x --volno-file=y",
-            "info -o x",
-            "bat cache --build",
-            "just -c id",
-            "just --chooser=id --choose",
-            "yq load(\"x\") y",
-            "yq --security-enable-system-operator . y",
-            "jaq -i . x",
-            "cargo install x",
-            "cargo fmt",
-            "cargo clippy --fix",
-            "cargo +nightly build",
-            "cargo evil",
-            "rustc x.rs",
-            "npm --prefix x ls",
-            "npm instal x",
-            "pip3 install x",
-            "yarn",
-            "deno x.ts",
-            "swiftformat .",
-            "rubocop -r ./x.rb",
-            "strip x",
-            "gzip x",
-            "cp -rL a b",
-            "tar chf x a",
-            "rg -nL x",
-            "find -L .",
-            "hg --config alias.x=!id x",
-            "hg log",
-            "hyperfine id",
-            "dig -f x",
-            "mail a@b.example",
-        ];
-        let missed: Vec<&str> = dangerous.into_iter().filter(|command| !is_dangerous(command)).collect();
-        assert!(missed.is_empty(), "{missed:?}");
-        let harmless = [
-            "git status",
-            "git log --oneline -5",
-            "git --no-pager log",
-            "git commit -m x",
-            "sed -e p x.txt",
-            "awk -F , {print$1} x",
-            "awk -v a=1 {print} x",
-            "x --files y",
-            "sed -n -e 1,5p -e /a/d x.txt",
-            "sed --expression=p x.txt",
-            "curl -H a:b https://a.example",
-            "git diff --stat HEAD~1",
-            "find . -name -L*",
-            "cp -a a b",
-            "rg -n --hidden x",
-            "sort -u x",
-            "sed -n 1,5p x",
-            "sed s/a/b/g x",
-            "tar -tf x",
-            "awk {print$1} x",
-            "curl -sS https://a.example",
-            "ls -la",
-            "cargo test --workspace",
-            "cargo clippy --all-targets",
-            "cargo --version",
-            "npm ls --all",
-            "npm --version",
-            "pip list",
-            "pip show requests",
-            "jq . x",
-            "yq .a x",
-            "dig a.example",
-            "make test",
-            "just test",
-        ];
-        let refused: Vec<&str> = harmless.into_iter().filter(|command| is_dangerous(command)).collect();
-        assert!(refused.is_empty(), "{refused:?}");
-    }
-}
+mod tests;

@@ -112,7 +112,32 @@ impl CommandPattern {
         let stays = |words: &[Word]| !changes_directory(words) || names_folder(words);
         let is_inside =
             self.end != End::Inside || stays(words) && command.outside.iter().all(|at| *at < self.words.len());
-        is_spelled && is_inside && command.dangers.iter().all(|danger| self.spells(danger))
+        is_spelled && is_inside && command.dangers.iter().all(|danger| self.spells(danger)) && !self.is_undone(words)
+    }
+
+    /// Whether a word behind the pattern can take back an option that the pattern spells: `--no-x`, `--x=false`, `--x` again, or
+    /// `false` behind it.
+    fn is_undone(&self, words: &[Word]) -> bool {
+        const OFF: [&str; 8] = ["false", "0", "no", "off", "null", "undefined", "never", "none"];
+        let option = |text: &'_ str| -> Option<String> {
+            let name = text.strip_prefix("--").or_else(|| text.strip_prefix('-').filter(|name| name.len() > 2))?;
+            let name = name.split(['=', ':']).next().unwrap_or(name).to_lowercase();
+            Some(name.strip_prefix("no-").map_or(name.clone(), str::to_owned)).filter(|name| !name.is_empty())
+        };
+        let spelled: Vec<String> = self.words.iter().skip(1).filter_map(|word| option(word)).collect();
+        let Some(last) = self.words.last().filter(|_| !spelled.is_empty()) else { return false };
+        let rest = words.get(self.words.len()..).unwrap_or_default();
+        let is_off = |word: &Word| OFF.contains(&&*word.text().to_lowercase());
+        let is_switched_off = option(last).is_some() && !last.contains('=') && rest.first().is_some_and(is_off);
+        let is_again = |word: &Word| {
+            let text = word.text();
+            let is_long = text.starts_with("--");
+            // Long options can be abbreviated.
+            option(text).is_some_and(|given| {
+                spelled.iter().any(|known| *known == given || is_long && known.starts_with(&given))
+            })
+        };
+        is_switched_off || rest.iter().take_while(|word| word.text() != "--").any(is_again)
     }
 
     /// Whether the pattern spells an option that does more than a careless rule says.

@@ -32,12 +32,7 @@ pub(super) fn mark(command: &mut Command, work_dir: &WorkDir, folders: &[&Path])
     };
     let mut dangers: Vec<Danger> = operands()
         .filter(|(_, word)| is_git && leaves(word.text()))
-        .map(|(at, word)| Danger {
-            at,
-            is_program: false,
-            option: word.text().to_owned(),
-            effect: "can name a file outside of the repository",
-        })
+        .map(|(at, word)| Danger::new(at, word.text(), "can name a file outside of the repository"))
         .collect();
     command.outside.append(&mut outside);
     command.dangers.append(&mut dangers);

@@ -105,7 +105,10 @@ impl Taker<'_> {
         if shadow && !self.needs.paths && !self.needs.hosts {
             return;
         }
-        let Some(files) = FileUses::of(command) else { return };
+        let Some(files) = FileUses::of(command) else {
+            command.dangers.retain(|danger| !danger.is_outside);
+            return;
+        };
         let words = command.words().to_vec();
         let is_network = words[0].literal().is_some_and(programs::is_network);
         let is_of_files = !is_network && words[0].literal().is_some_and(file_use::is_of_files);
@@ -218,6 +221,7 @@ impl Taker<'_> {
                 self.add_file(&files, uses.into_iter(), path, &Word::Literal(".".to_owned()), true, place);
             }
         }
+        command.dangers.retain(|danger| !danger.is_outside || outside.contains(&danger.at));
         (command.outside, command.globs) = (outside, globs);
         if self.needs.paths {
             self.add_link_targets(&words, &files, place);

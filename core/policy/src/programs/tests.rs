@@ -1,0 +1,157 @@
+//! Tests of the table of programs.
+
+use super::*;
+
+fn is_dangerous(command: &str) -> bool {
+    let words: Vec<Word> = command.split(' ').map(|word| Word::Literal(word.to_owned())).collect();
+    !dangers(&words).is_empty()
+}
+
+#[test]
+fn table_has_a_source_for_each_row() {
+    let source: toml::Table = toml::from_str(include_str!("../programs.toml")).unwrap_or_default();
+    let rows = source["program"].as_array().map(Vec::as_slice).unwrap_or_default();
+    assert!(rows.len() > 30 && TABLE.rows.len() > 100);
+    for row in rows {
+        assert!(row["source"].as_str().is_some_and(|source| source.starts_with("https://")), "{row:?}");
+    }
+}
+
+#[test]
+fn option_is_found_in_every_spelling() {
+    let dangerous = [
+        "git -c a=b log",
+        "git log --output=x",
+        "git --bare status",
+        "git -p log",
+        "git st",
+        "git checkout -- x",
+        "git log --format=%G?",
+        "git log --help",
+        "tar -tf host:x",
+        "tar -T x -tf y",
+        "curl -H @x y",
+        "sed -e p -e 1e y",
+        "sed -ep -ew y",
+        "sed -n p --expr 1e y",
+        "awk -We x",
+        "awk -F : BEGIN{system(1)}",
+        "awk -v a=1 BEGIN{system(1)}",
+        "awk -F -v BEGIN{system(1)}",
+        "awk --assign a=1 {print}",
+        "awk -- -v",
+        "sed -l 5 wx",
+        "git show --stdi",
+        "git cat-file --batch",
+        "x --files-from y",
+        "R -e 1",
+        "git log --outp x",
+        "git diff --ext-diff",
+        "git grep -O./evil",
+        "git grep -nO./evil x",
+        "git --exec-path=/tmp status",
+        "find . -exec x ;",
+        "find . -delete",
+        "fd -Hx rm",
+        "rg --pre x",
+        "rg --pr=x y",
+        "rg --hostname-bin x",
+        "sort -o x",
+        "sort -uo x",
+        "sort --compress-program=x",
+        "sort --comp=x",
+        "sed -i s/a/b/ x",
+        "sed -ni p x",
+        "sed w/etc/x",
+        "sed s/a/b/w x",
+        "sed s/a/b/e x",
+        "sed 1e",
+        "tar --checkpoint-act=exec=x",
+        "tar --to-comm=x",
+        "tar -xIf ./evil",
+        "tar xIf ./evil",
+        "tar -F x",
+        "awk BEGIN{system(1)}",
+        "less +!id",
+        "man -P x",
+        "curl -ox y",
+        "curl -sSo x y",
+        "wget x",
+        "make SHELL=./x",
+        "python3.11 x",
+        "curl --ssl-sessions x https://a.example",
+        "curl --expand-output x https://a.example",
+        "tar -tf x --volno-file=y",
+        "info -o x",
+        "bat cache --build",
+        "just -c id",
+        "just --chooser=id --choose",
+        "yq load(\"x\") y",
+        "yq --security-enable-system-operator . y",
+        "jaq -i . x",
+        "cargo install x",
+        "cargo fmt",
+        "cargo clippy --fix",
+        "cargo +nightly build",
+        "cargo evil",
+        "rustc x.rs",
+        "npm --prefix x ls",
+        "npm instal x",
+        "pip3 install x",
+        "yarn",
+        "deno x.ts",
+        "swiftformat .",
+        "rubocop -r ./x.rb",
+        "strip x",
+        "gzip x",
+        "cp -rL a b",
+        "tar chf x a",
+        "rg -nL x",
+        "find -L .",
+        "hg --config alias.x=!id x",
+        "hg log",
+        "hyperfine id",
+        "dig -f x",
+        "mail a@b.example",
+    ];
+    let missed: Vec<&str> = dangerous.into_iter().filter(|command| !is_dangerous(command)).collect();
+    assert!(missed.is_empty(), "{missed:?}");
+    let harmless = [
+        "git status",
+        "git log --oneline -5",
+        "git --no-pager log",
+        "git commit -m x",
+        "sed -e p x.txt",
+        "awk -F , {print$1} x",
+        "awk -v a=1 {print} x",
+        "x --files y",
+        "sed -n -e 1,5p -e /a/d x.txt",
+        "sed --expression=p x.txt",
+        "curl -H a:b https://a.example",
+        "git diff --stat HEAD~1",
+        "find . -name -L*",
+        "cp -a a b",
+        "rg -n --hidden x",
+        "sort -u x",
+        "sed -n 1,5p x",
+        "sed s/a/b/g x",
+        "tar -tf x",
+        "awk {print$1} x",
+        "curl -sS https://a.example",
+        "ls -la",
+        "cargo test --workspace",
+        "cargo clippy --all-targets",
+        "cargo --version",
+        "npm ls --all",
+        "npm --version",
+        "pip list",
+        "pip show requests",
+        "jq . x",
+        "yq .a x",
+        "dig a.example",
+        "make test",
+        "just test",
+    ];
+    let refused: Vec<&str> = harmless.into_iter().filter(|command| is_dangerous(command)).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+}
