@@ -103,6 +103,22 @@ pub(crate) fn file_of_address(text: &str) -> Option<String> {
     Some(path[usize::from(is_drive && cfg!(windows))..].to_owned()).filter(|path| !path.is_empty())
 }
 
+/// The paths that an address of any scheme may name, such as `workspace:///secrets/key`, without their escapes.
+pub(crate) fn paths_of_address(text: &str) -> Vec<String> {
+    /// Longer words before `:` are no scheme.
+    const MAX_SCHEME: usize = 32;
+    let is_of_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let Some((scheme, rest)) = text.trim_start().split_once(':') else { return Vec::new() };
+    let is_drive = cfg!(windows) && scheme.len() == 1;
+    if scheme.is_empty() || scheme.len() > MAX_SCHEME || is_drive || !scheme.chars().all(is_of_scheme) {
+        return Vec::new();
+    }
+    let path = rest.split(['?', '#']).next().unwrap_or(rest);
+    let path = crate::host::unescaped(path).unwrap_or_else(|| path.to_owned());
+    let path = path.trim_start_matches('/');
+    if path.is_empty() { Vec::new() } else { vec![path.to_owned(), format!("/{path}")] }
+}
+
 /// Whether the path leads to a share or a device, unless the working directory is there, too.
 pub(crate) fn is_remote(path: &Path, work_dir: &Path) -> bool {
     prefix(path).is_some_and(|own| {
@@ -246,6 +262,16 @@ mod tests {
             ("notes.txt", None),
         ] {
             assert_eq!(file_of_address(text).as_deref(), path, "{text}");
+        }
+    }
+
+    #[test]
+    fn address_of_any_scheme_names_paths() {
+        for text in ["x:///secrets/key", "workspace:secrets/key", "X+y.z://secrets/%6bey?a#b", "a:////secrets/key"] {
+            assert_eq!(paths_of_address(text), ["secrets/key", "/secrets/key"], "{text}");
+        }
+        for text in ["secrets/key", "x:", ":x", "a b:c", "x:///"] {
+            assert!(paths_of_address(text).is_empty(), "{text}");
         }
     }
 

@@ -13,7 +13,9 @@ use std::rc::Rc;
 use kimi_agent_protocol::place::Resolved;
 
 use crate::glob::{Globs, braced_words, is_glob};
-use crate::links::{expand_home, file_of_address, follow, is_remote, is_strange, normalized, of_process, slashed};
+use crate::links::{
+    expand_home, file_of_address, follow, is_remote, is_strange, normalized, of_process, paths_of_address, slashed,
+};
 use crate::work::Budget;
 use expansion::git_form;
 pub(crate) use pattern::PathPattern;
@@ -130,6 +132,9 @@ fn resolve_name(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
         signs.map(|at| &text[..at]).filter(|file| !file.is_empty() && !file.ends_with('/')).collect();
     others.extend(files.iter().map(|file| follow(&base.join(file))));
     others.extend(marked.as_deref().filter(|_| address.is_some()).map(|path| Some(normalized(path))));
+    // In an address of another scheme, the path can begin at the root or at the working directory.
+    let addressed = paths_of_address(text);
+    others.extend(addressed.iter().map(|path| follow(&base.join(path))));
     // Without a link on the way, only the parts of the path itself can lead to files of processes.
     let [work, known_work] = &dir.spellings;
     let below = followed.as_ref().and_then(|path| path.strip_prefix(known_work).ok());
@@ -153,6 +158,7 @@ fn resolve_name(text: &str, base: &Path, dir: &WorkDir) -> FilePath {
     if let Some((_, path)) = text.split_once("://") {
         forms.push(path.to_owned());
     }
+    forms.extend(addressed.iter().map(|path| slashed(&normalized(Path::new(path)))));
     forms.extend(text.strip_prefix('@').map(str::to_owned));
     forms = forms.iter().map(|form| folded(form)).collect();
     forms.sort_unstable();

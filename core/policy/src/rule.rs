@@ -290,6 +290,9 @@ fn matches_name(named: &NamePattern, tool: Tool<'_>, part: &Part) -> Certainty {
     if certainties.any(|found| found == Certainty::Yes) { Certainty::Yes } else { first }
 }
 
+/// What can be before the name of a tool of any server.
+const OF_ANY_SERVER: [&str; 6] = ["tools", "tool", "functions", "function", "mcp", "defaultapi"];
+
 /// Whether a tool of an MCP server may be meant. Some agents name it in other ways, or without the server.
 fn matches_mcp(pattern: &McpPattern, tool: Tool<'_>, part: &Part) -> Certainty {
     if let Target::Mcp(names) = &part.target {
@@ -300,7 +303,9 @@ fn matches_mcp(pattern: &McpPattern, tool: Tool<'_>, part: &Part) -> Certainty {
             return Certainty::Maybe;
         }
     }
-    if part.redirection || kind_of_tool(tool.name).is_some_and(|kind| kind != Kind::Mcp) {
+    // A tool of a server can have the name of one of an agent.
+    let is_stated = part.kind == Some(Kind::Mcp) && !part.shadow;
+    if part.redirection || (!is_stated && kind_of_tool(tool.name).is_some_and(|kind| kind != Kind::Mcp)) {
         return Certainty::No;
     }
     let is_unknown = part.kind.is_none();
@@ -308,7 +313,9 @@ fn matches_mcp(pattern: &McpPattern, tool: Tool<'_>, part: &Part) -> Certainty {
         Certainty::Maybe if is_unknown && !is_name(tool.name) => return Certainty::Yes,
         // Without a server in its name, a tool can be the program's or that of any server.
         Certainty::No if matches!(part.target, Target::Mcp(_)) => {
-            if !part.shadow && mcp_names(tool.name).is_empty() && pattern.is_named(tool.plain) {
+            let mut named = std::iter::once(tool.plain)
+                .chain(OF_ANY_SERVER.iter().filter_map(|start| tool.plain.strip_prefix(start)));
+            if !part.shadow && mcp_names(tool.name).is_empty() && named.any(|plain| pattern.is_named(plain)) {
                 return Certainty::Maybe;
             }
         }

@@ -301,6 +301,44 @@ fn kind_of_second_verb<'a>(words: impl Iterator<Item = &'a str>) -> Option<Kind>
     None
 }
 
+/// What a tool does by the second verb of a title such as `Read and Delete`, `read+delete` or `Read/Write`. The words of files, and
+/// texts in quotes, are no verbs.
+pub(crate) fn kind_by_title(title: &str, is_text: impl Fn(&str) -> bool) -> Option<Kind> {
+    /// The rest of a longer title is not looked at.
+    const MAX_WORDS: usize = 16;
+    const SIGNS: [char; 10] = ['+', '/', '&', ',', '|', ';', '(', ')', '\\', '>'];
+    if is_name(title) || title.contains(['"', '\'', '`']) {
+        return None;
+    }
+    let mut words = Vec::new();
+    for (at, word) in title.split_whitespace().take(MAX_WORDS).enumerate() {
+        let is_sign = word.chars().all(|c| SIGNS.contains(&c) || c == '-');
+        let is_path = at > 0 && word.trim_matches(SIGNS).contains(['/', '.', '\\']);
+        if !is_sign && (is_path || is_text(word)) {
+            continue;
+        }
+        for (place, piece) in word.split(SIGNS).enumerate() {
+            words.extend((place > 0).then(|| "and".to_owned()));
+            words.extend(words_of(piece).split('_').filter(|word| !word.is_empty()).map(str::to_owned));
+        }
+    }
+    let mut words = words.iter().map(|word| &**word).skip_while(|word| *word == "and");
+    let first = words.next()?;
+    let is_reading = READS.contains(&first) || first.strip_suffix('s').is_some_and(|word| READS.contains(&word));
+    let mut found = None;
+    let mut follows = false;
+    for word in words.filter(|_| is_reading) {
+        if matches!(word, "and" | "or" | "then" | "n" | "und" | "to") {
+            follows = word != "to";
+            continue;
+        }
+        let kind = kind_of_word(word).or_else(|| kind_of_noun(word, &[MAY_BE_NOUNS]));
+        found = found.or(kind.filter(|_| follows));
+        follows = false;
+    }
+    found
+}
+
 /// What a tool does by the words of its name, if that is more than to read. Of a title, only the first word counts.
 pub(crate) fn kind_by_words(name: &str) -> Option<Kind> {
     /// Names with more words are titles.
@@ -340,6 +378,37 @@ pub(crate) fn kind_by_words(name: &str) -> Option<Kind> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn second_verb_of_title_says_kind() {
+        for (title, kind) in [
+            ("Read and Delete", Kind::Delete),
+            ("read+delete", Kind::Delete),
+            ("Read/Write", Kind::Edit),
+            ("Read & Write", Kind::Edit),
+            ("Read, Write", Kind::Edit),
+            ("read then delete", Kind::Delete),
+            ("Reads and deletes", Kind::Delete),
+            ("Read and run rm", Kind::Execute),
+            ("Read the file and delete it", Kind::Delete),
+        ] {
+            assert_eq!(kind_by_title(title, |_| false), Some(kind), "{title}");
+        }
+        for title in [
+            "Read notes and todo.txt",
+            "Read src/delete/write.py",
+            "Read src/delete",
+            "Read and search",
+            "Search for `read and delete`",
+            "read_and_delete",
+            "Write and delete",
+            "Read a, b",
+            "",
+        ] {
+            assert_eq!(kind_by_title(title, |_| false), None, "{title}");
+        }
+        assert_eq!(kind_by_title("Read create and delete", |word| word == "delete"), None);
+    }
 
     #[test]
     fn words_of_name_say_kind() {

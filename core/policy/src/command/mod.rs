@@ -256,6 +256,18 @@ impl<'a> Walker<'a> {
         }
     }
 
+    /// Takes the commands that can begin behind signs in a word, such as `start:execute(rm x)`: rules that deny or ask look at them.
+    fn take_pieces(&mut self, text: &str, depth: u32) {
+        let is_sign = |c: char| c.is_ascii_punctuation() && !"-_./~*?\\$".contains(c);
+        let start = self.items.len();
+        for piece in text.split(is_sign).skip(1).take(MAX_SEGMENTS).map(str::trim) {
+            if piece.contains(char::is_whitespace) && shell::recognise(piece).is_ok() {
+                self.take(piece, depth, true);
+            }
+        }
+        self.items[start..].iter_mut().for_each(Item::set_may_run);
+    }
+
     fn push(&mut self, item: Item) {
         if self.items.len() < MAX_ITEMS {
             self.items.push(item);
@@ -344,6 +356,7 @@ impl<'a> Walker<'a> {
                     && inner.contains(|c: char| c.is_whitespace() || ";&|$`(".contains(c))
                 {
                     self.take(inner, depth + 1, true);
+                    self.take_pieces(inner, depth + 1);
                 }
                 self.push_value(all, from + at, depth);
                 let begins = begins_command(words, at);
@@ -401,6 +414,7 @@ impl<'a> Walker<'a> {
             if is_word && inner.contains(char::is_whitespace) && !self.is_in_words {
                 self.is_in_words = true;
                 self.take(inner, 1, true);
+                self.take_pieces(inner, 1);
                 self.is_in_words = false;
             }
             for mut item in self.items.split_off(start) {
@@ -420,6 +434,7 @@ impl<'a> Walker<'a> {
             if !self.is_in_words {
                 self.is_in_words = true;
                 self.take(value, depth + 1, true);
+                self.take_pieces(value, depth + 1);
                 self.is_in_words = false;
             }
             return;

@@ -390,6 +390,36 @@ mod tests {
     use super::*;
 
     #[test]
+    fn option_is_undone_by_later_word() {
+        let is_undone = |pattern: &str, command: &str| {
+            let words: Vec<Word> = command.split(' ').map(|word| Word::Literal(word.to_owned())).collect();
+            CommandPattern::parse(pattern).is_undone(&words)
+        };
+        for (pattern, command) in [
+            ("a --x-y *", "a --x-y --no-x-y"),
+            ("a --x-y *", "a --x-y b --x-y=false"),
+            ("a --x-y *", "a --x-y b --X-Y"),
+            ("a --x-y *", "a --x-y b --x"),
+            ("a --no-x *", "a --no-x --x"),
+            ("a --x=1 *", "a --x=1 --x=2"),
+            ("a --xyz *", "a --xyz -xyz:no"),
+            ("a --x *", "a --x FALSE"),
+        ] {
+            assert!(is_undone(pattern, command), "{pattern}: {command}");
+        }
+        for (pattern, command) in [
+            ("a --x *", "a --x --y"),
+            ("a --x b *", "a --x b false"),
+            ("a --x *", "a --x -- --no-x"),
+            ("a --x", "a --x"),
+            ("a *", "a --x --no-x"),
+            ("a -x *", "a -x -x"),
+        ] {
+            assert!(!is_undone(pattern, command), "{pattern}: {command}");
+        }
+    }
+
+    #[test]
     fn quotes_of_pattern_are_those_of_shell() {
         for (text, words, sign) in [
             ("git status", &["git", "status"][..], None),

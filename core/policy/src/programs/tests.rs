@@ -113,6 +113,19 @@ fn option_is_found_in_every_spelling() {
         "hyperfine id",
         "dig -f x",
         "mail a@b.example",
+        "perl -c x",
+        "perl -c",
+        "node --test x y",
+        "python -m unittest x",
+        "python -m doctest x",
+        "python -m trace --trace x",
+        "python -m timeit x",
+        "python -u",
+        "cmake --build x -- SHELL=y",
+        "cmake --build x -- -f y",
+        "cmake -B x",
+        "md5sum -bc x",
+        "sha256sum --chec x",
     ];
     let missed: Vec<&str> = dangerous.into_iter().filter(|command| !is_dangerous(command)).collect();
     assert!(missed.is_empty(), "{missed:?}");
@@ -151,6 +164,7 @@ fn option_is_found_in_every_spelling() {
         "dig a.example",
         "make test",
         "just test",
+        "md5sum x",
     ];
     let refused: Vec<&str> = harmless.into_iter().filter(|command| is_dangerous(command)).collect();
     assert!(refused.is_empty(), "{refused:?}");

@@ -11,7 +11,7 @@ use crate::command::{Word, changes_directory};
 use crate::kinds::{Kind, is_name, kind_of_tool};
 use crate::path::resolve;
 use crate::programs::is_known;
-use crate::verbs::{kind_by_words, may_be_noun};
+use crate::verbs::{kind_by_title, kind_by_words, may_be_noun};
 
 /// The commands of editors by the kind of their effect on the file.
 const EDITOR_COMMANDS: &[(Kind, &[&str])] = &[
@@ -80,7 +80,8 @@ impl<'a> Taker<'a> {
         if !matches!(stated, Kind::Read | Kind::Search) {
             return None;
         }
-        let kind = kind_by_words(self.call.name)?;
+        let kind =
+            kind_by_words(self.call.name).or_else(|| kind_by_title(self.call.name, |word| self.is_in_text(word)))?;
         // A title can be the name of the file.
         let is_name_of = |name: &str| {
             let rest = self.call.name.strip_prefix(name).filter(|_| !name.is_empty());
@@ -104,6 +105,17 @@ impl<'a> Taker<'a> {
             (part.shadow, part.hides) = (true, true);
         }
         None
+    }
+
+    /// Whether a word of the title is one of a path or of a text that is searched for.
+    fn is_in_text(&self, word: &str) -> bool {
+        let is_word =
+            |text: &str| text.split(|c: char| c.is_whitespace() || "/\\".contains(c)).any(|known| known == word);
+        let locations = self.call.locations.iter().map(|path| &**path);
+        let searched = self.call.arguments.into_iter().flatten();
+        let searched = searched.filter(|(name, _)| SEARCHED.contains(&&*arguments::key(name)));
+        let mut searched = searched.filter_map(|(_, value)| value.as_str());
+        self.known.paths.iter().copied().chain(locations).any(is_word) || searched.any(is_word)
     }
 
     /// Whether the argument `command` of the tool is not for a shell.

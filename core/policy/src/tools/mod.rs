@@ -293,6 +293,7 @@ pub(crate) fn parts(call: Call<'_>, work_dir: &Path, needs: Needs, budget: &Rc<B
     taker.take_commands_of_others(by_name, by_agent);
     taker.take_described(by_name, by_agent);
     taker.take_further_paths();
+    taker.add_sent_files(by_name, by_agent);
     taker.add_unknown(by_name.or(by_agent));
     let of_files = [by_name, by_agent.filter(|_| by_agent != by_name)];
     match of_files {

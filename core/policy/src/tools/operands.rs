@@ -221,7 +221,14 @@ impl Taker<'_> {
                 self.add_file(&files, uses.into_iter(), path, &Word::Literal(".".to_owned()), true, place);
             }
         }
-        command.dangers.retain(|danger| !danger.is_outside || outside.contains(&danger.at));
+        // A test in a file is named as `file::test`.
+        let is_test_inside = |at: usize| {
+            let file = words[at].text().split_once("::").map(|(file, _)| file).filter(|file| !file.contains(':'));
+            let base = place.inside.as_deref().unwrap_or(&place.base_dir);
+            file.is_some_and(|file| !resolve(value_of(file), base, self.work_dir).is_outside())
+        };
+        let is_outside = |at: usize| outside.contains(&at) && !is_test_inside(at);
+        command.dangers.retain(|danger| !danger.is_outside || is_outside(danger.at));
         (command.outside, command.globs) = (outside, globs);
         if self.needs.paths {
             self.add_link_targets(&words, &files, place);

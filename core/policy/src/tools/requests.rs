@@ -1,6 +1,7 @@
 //! The addresses of requests, also those inside of other texts.
 
-use super::{Taker, Target};
+use super::operands::is_like_path;
+use super::{Part, Taker, Target};
 use crate::arguments::{all_texts, texts};
 use crate::host;
 use crate::kinds::Kind;
@@ -119,6 +120,54 @@ impl Taker<'_> {
                 part.is_text = true;
             }
         }
+    }
+
+    /// Adds the files that a request sends: `@file` and `name=@file`, as curl reads them, and addresses of files.
+    pub(super) fn add_sent_files(&mut self, by_name: Option<Kind>, by_agent: Option<Kind>) {
+        /// Further texts are not looked at, and longer ones name no file.
+        const MAX_TEXTS: usize = 200;
+        const MAX_TEXT: usize = 1024;
+        if ![by_name, by_agent].contains(&Some(Kind::Fetch)) {
+            return;
+        }
+        let Some(arguments) = self.call.arguments else { return };
+        let (texts, _) = all_texts(arguments);
+        let mut is_cut = false;
+        for (count, text) in texts.into_iter().filter(|text| !text.contains('\n')).enumerate() {
+            is_cut |= count >= MAX_TEXTS;
+            if text.len() > MAX_TEXT || is_cut {
+                continue;
+            }
+            let begins = |text: &'_ str| text.starts_with(['@', '<']) && text.len() > 1;
+            // `name=@file;type=text/plain`, also behind `&`.
+            let is_address = text.starts_with("http");
+            let values = text.split('&').filter(|_| !is_address).filter_map(|field| field.split_once('='));
+            let values = values.map(|(_, value)| value.trim_matches('"')).filter(|value| begins(value));
+            let whole = Some(text).filter(|text| begins(text));
+            for marked in whole.into_iter().chain(values).take(8) {
+                let path = marked[1..].trim_start_matches('"');
+                let path = path.split([';', ',', '"']).next().unwrap_or(path);
+                // Some services use `@` for names of people.
+                let is_file = is_like_path(path) && !path.contains(char::is_whitespace);
+                self.add_sent_file(path, is_file);
+            }
+            if let Some(path) = text.get(..5).filter(|start| start.eq_ignore_ascii_case("file:")).map(|_| text) {
+                self.add_sent_file(path, true);
+            } else if is_like_path(text) && !text.contains("://") && !text.contains(char::is_whitespace) {
+                self.add_sent_file(text, false);
+            }
+        }
+        if is_cut {
+            self.opaque(Some(Kind::Read), "it has more texts than are looked at");
+            self.parts.last_mut().into_iter().for_each(|part| (part.shadow, part.hides) = (true, true));
+        }
+    }
+
+    fn add_sent_file(&mut self, path: &str, is_certain: bool) {
+        let target = self.file_target(Some(Kind::Read), path);
+        let mut part = Part::new(Some(Kind::Read), target);
+        (part.shadow, part.is_text) = (!is_certain, !is_certain);
+        self.parts.push(part);
     }
 
     pub(super) fn take_hosts(&mut self, kind: Option<Kind>) {
