@@ -406,6 +406,10 @@ enum State {
 }
 
 fn state(path: &Path) -> State {
+    // Reading a pipe could take for ever.
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return State::Usable;
+    }
     let text = match fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return State::Missing,

@@ -38,6 +38,9 @@ use crate::recording::CASSETTE_FLAG;
 use kimi_agent_entry as entry;
 use serde_json::Value;
 
+/// The longest script that is read, in bytes.
+const MAX_SCRIPT: u64 = 256 << 20;
+
 pub use cassette::{Cassette, CassetteMode};
 
 /// A script for the scripted agent: JSON, or the path of a JSON file.
@@ -115,13 +118,19 @@ impl Script {
                     false => error,
                 })
             }
-            Self::File(path) => std::fs::read_to_string(path)
+            Self::File(path) => read_script(path)
                 .map_err(|error| format!("can't read it: {error}"))
                 .and_then(|json| kimi_agent_testing::scripted::check(&json))
                 .map_err(|error| format!("{}: {error}", path.display())),
         }
         .err()
     }
+}
+
+fn read_script(path: &Path) -> std::io::Result<String> {
+    // A link may lead to the script.
+    let bytes = kimi_agent_files::read_regular(&std::fs::canonicalize(path)?, MAX_SCRIPT)?;
+    String::from_utf8(bytes).map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
 }
 
 /// The agent of a recording. Pass a reference to it as the option `executable`.

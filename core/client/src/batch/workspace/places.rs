@@ -82,17 +82,20 @@ pub(super) fn check_objects(objects: &Path) -> Result<(), String> {
         .try_for_each(|entry| check(entry.path()))
 }
 
-/// Checks the files that git reads in the folders of a worktree, and in repositories below it.
+/// Checks the files that git reads in the folders of a worktree, and in repositories below it. Returns the folders below it with
+/// an entry `.git`.
 ///
 /// # Errors
 /// Returns the path of a pipe, a socket or a device.
-pub(super) fn check_worktree(root: &Path) -> Result<(), String> {
+pub(super) fn check_worktree(root: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut folders = Vec::new();
     for entry in WalkDir::new(root).min_depth(1).follow_links(false).into_iter().flatten().take(MAX_ENTRIES) {
         if !OF_WORKTREE.iter().any(|name| entry.file_name() == *name) {
             continue;
         }
         check(entry.path())?;
         if entry.file_name() == ".git" && entry.depth() > 1 {
+            folders.extend(entry.path().parent().map(Path::to_owned));
             match read_regular(entry.path(), MAX_LINE) {
                 Ok(link) => {
                     let link = String::from_utf8_lossy(&link);
@@ -103,7 +106,7 @@ pub(super) fn check_worktree(root: &Path) -> Result<(), String> {
             }
         }
     }
-    Ok(())
+    Ok(folders)
 }
 
 /// Returns the folders of the worktrees in a folder of git.

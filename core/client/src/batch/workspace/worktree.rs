@@ -421,11 +421,12 @@ impl Worktree {
     /// Returns the reason why a diff cannot contain all changes.
     pub(super) fn diff(&self, limits: &Limits) -> std::result::Result<String, String> {
         self.check_identity()?;
-        check_worktree(&self.path)?;
+        let with_git = check_worktree(&self.path)?;
         check_objects(&self.live.common.join("objects"))?;
         let mut isolated = Isolated::make(&self.path, &self.config, limits)?;
         self.write_first_index(&isolated)?;
         let diff = self.diff_with(&mut isolated, limits)?;
+        self.check_left_out(&isolated, &with_git)?;
         isolated.check()?;
         self.check_identity()?;
         Ok(diff)
@@ -459,6 +460,23 @@ impl Worktree {
         isolated.set_attributes(b"* -diff\n")?;
         let diff = Self::read_diff(isolated, &self.commit)?;
         String::from_utf8(diff).map_err(|_| "it contains text that is not UTF-8".to_owned())
+    }
+
+    /// Checks that git knows the folders with an entry `.git` as submodules, or ignores them: the files in such an entry are in no diff.
+    fn check_left_out(&self, isolated: &Isolated, with_git: &[PathBuf]) -> std::result::Result<(), String> {
+        if with_git.is_empty() {
+            return Ok(());
+        }
+        let submodules = self.submodules(isolated)?;
+        for folder in with_git {
+            let inner = folder.strip_prefix(&self.path).unwrap_or(folder);
+            let is_known = submodules.iter().any(|submodule| inner.starts_with(&submodule.path));
+            let is_ignored = || isolated.run(&["check-ignore".as_ref(), "--quiet".as_ref(), inner.as_os_str()]).is_ok();
+            if !is_known && !is_ignored() {
+                return Err(format!("git leaves out the files of {}", folder.join(".git").display()));
+            }
+        }
+        Ok(())
     }
 
     /// Adds the files that git ignores and that the agent has added nevertheless.

@@ -38,3 +38,19 @@ fn folder_that_git_passes_over_is_an_error() {
     let error = worktree.diff(&limits).unwrap_err();
     assert!(error.contains("could not open directory"), "{error}");
 }
+
+#[test]
+fn files_below_folder_named_git_are_an_error() {
+    let (_folder, worktree, limits) = worktree();
+    let make = |folder: &str| {
+        fs::create_dir_all(worktree.path.join(folder).join(".git")).unwrap();
+        fs::write(worktree.path.join(folder).join(".git/work.txt"), "work").unwrap();
+    };
+    fs::write(worktree.path.join(".gitignore"), "ignored\n").unwrap();
+    make("ignored/module");
+    assert!(worktree.diff(&limits).unwrap().contains("+ignored"));
+
+    make("library");
+    let error = worktree.diff(&limits).unwrap_err();
+    assert!(error.contains("library/.git"), "{error}");
+}
