@@ -24,6 +24,8 @@ use texts::Texts;
 
 /// The bytes of a text that are looked at. Agents put long answers of the service into their messages.
 const MAX_TEXT: usize = 4096;
+/// The bytes of the data of an error that is looked at. Each property of the error reads them anew.
+const MAX_DATA: usize = 256 << 10;
 
 /// The code of a call that was cancelled.
 pub(crate) const CANCELLED: i64 = -32800;
@@ -92,7 +94,7 @@ impl Error {
 
 impl RpcError {
     fn quoted(&self) -> Quoted {
-        let data = self.data.as_ref().map(|data| data.to_value());
+        let data = self.readable_data();
         Quoted::new(self.rpc_code, &self.message, data.as_ref())
     }
 
@@ -125,14 +127,19 @@ impl RpcError {
         if self.kind.is_of_service() { self.quoted().retry_after } else { None }
     }
 
+    /// Returns the data, unless they are too long to be an error of the service.
+    fn readable_data(&self) -> Option<Value> {
+        self.data.as_ref().filter(|data| data.get().len() <= MAX_DATA).map(|data| data.to_value())
+    }
+
     fn recognised(&self) -> Option<ServiceFailure> {
-        let data = self.data.as_ref().map(|data| data.to_value());
+        let data = self.readable_data();
         recognised(self.rpc_code, &self.message, data.as_ref())
     }
 
     /// Returns whether the error says that something was cancelled.
     pub(crate) fn says_cancelled(&self) -> bool {
-        let data = self.data.as_ref().map(|data| data.to_value());
+        let data = self.readable_data();
         self.rpc_code == Some(CANCELLED) || says_cancelled(&self.message, data.as_ref())
     }
 

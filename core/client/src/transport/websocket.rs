@@ -22,6 +22,9 @@ use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message, Utf8Bytes
 
 /// The limit of output that the library holds, in bytes. A larger message is written in full.
 const MAX_UNWRITTEN: usize = 4 << 20;
+/// How much of HTTP is read at once, in bytes, and the limit of the head of an answer. A connection reads at most 128 times before other
+/// tasks run (tokio's cooperative budget), and works through all interim answers (1xx) of what it has read.
+pub(super) const READ_BUFFER: usize = 16 << 10;
 
 /// A request that opens a WebSocket. Written here, because the handshake of the WebSocket library would log secret headers.
 pub(super) struct Opening {

@@ -211,6 +211,15 @@ fn other_errors_are_not_of_the_service() {
 }
 
 #[test]
+fn long_data_type_no_error() {
+    let typed = |rest: usize| {
+        let data = json!({"error": {"status": 429}, "rest": "x".repeat(rest)});
+        RpcError { data: Some(data.into()), ..RpcError::new(RpcErrorKind::Other, "Internal error") }.kind_of_service()
+    };
+    assert_eq!((typed(0), typed(MAX_DATA)), (Some(SERVICE), None));
+}
+
+#[test]
 fn members_about_other_things_type_no_error() {
     for data in [
         json!({"sessionId": "429"}),

@@ -15,6 +15,7 @@ use super::address::Address;
 use super::connector::Connector;
 use super::failure::Cause;
 use crate::error::Error;
+use crate::transport::websocket::READ_BUFFER;
 
 pub(super) const CONNECTION_ID: &str = "acp-connection-id";
 const SESSION_ID: &str = "acp-session-id";
@@ -47,7 +48,8 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(connector: Connector, address: Address) -> Self {
-        let client = legacy::Client::builder(TokioExecutor::new()).build(connector);
+        let client =
+            legacy::Client::builder(TokioExecutor::new()).http1_read_buf_exact_size(READ_BUFFER).build(connector);
         Self { client, address, cookies: Arc::default() }
     }
 

@@ -16,7 +16,7 @@ use super::failure::{Cause, refused};
 use super::{End, Input, Limits, deliver, too_long};
 use crate::error::{Error, Result};
 use crate::transport::outbox::Outbox;
-use crate::transport::websocket::{Ended, Event, Opening, WebSocket};
+use crate::transport::websocket::{Ended, Event, Opening, READ_BUFFER, WebSocket};
 
 pub(super) struct SocketLink {
     socket: WebSocket,
@@ -34,7 +34,8 @@ impl SocketLink {
         let failed = |error: &(dyn std::error::Error + 'static)| Cause::of(error).error(address);
         let mut connector = connector(address.is_secure, true).await.map_err(|cause| cause.error(address))?;
         let connection = connector.call(address.uri.clone()).await.map_err(|error| failed(&*error))?;
-        let (mut sender, connection) = http1::handshake(connection).await.map_err(|error| failed(&error))?;
+        let client = http1::Builder::new().read_buf_exact_size(Some(READ_BUFFER)).handshake(connection);
+        let (mut sender, connection) = client.await.map_err(|error| failed(&error))?;
         tokio::spawn(connection.with_upgrades());
         let opening = Opening::new();
         let request = address.request(Method::GET).uri(address.origin_form()).header(HOST, address.host());

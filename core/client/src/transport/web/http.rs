@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::lines::{self, Call, Kind, Upload};
 use super::{MAX_MESSAGE_BYTES, Target};
+use crate::transport::websocket::READ_BUFFER;
 
 /// How long an idle connection is kept. Servers of Node close theirs after 5 seconds.
 const KEPT: Duration = Duration::from_secs(4);
@@ -36,6 +37,7 @@ impl Http {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(KEPT)
             .pool_max_idle_per_host(MAX_KEPT)
+            .http1_read_buf_exact_size(READ_BUFFER)
             .build(connector);
         Self { client, target: target.clone(), limit }
     }

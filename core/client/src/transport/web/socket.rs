@@ -18,7 +18,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 use super::lines::Frame;
 use super::{Limits, MAX_MESSAGE_BYTES, Target};
 use crate::error::{Error, Result};
-use crate::transport::websocket::{Event, Opening, WebSocket};
+use crate::transport::websocket::{Event, Opening, READ_BUFFER, WebSocket};
 
 /// The version of the event stream that this SDK reads.
 const PROTOCOL_VERSION: i64 = 2;
@@ -69,8 +69,8 @@ impl Socket {
         let unreachable = |error: &dyn std::fmt::Display| NoSocket::Unreachable(error.to_string());
         let tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, target.port)).await.map_err(|error| unreachable(&error))?;
         tcp.set_nodelay(true).map_err(|error| unreachable(&error))?;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(tcp)).await.map_err(|error| unreachable(&error))?;
+        let client = http1::Builder::new().read_buf_exact_size(Some(READ_BUFFER)).handshake(TokioIo::new(tcp));
+        let (mut sender, connection) = client.await.map_err(|error| unreachable(&error))?;
         tokio::spawn(connection.with_upgrades());
         let opening = Opening::new();
         let request = Request::get("/api/v1/ws")
