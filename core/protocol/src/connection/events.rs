@@ -3,10 +3,9 @@
 use std::time::Instant;
 
 use super::invalid_lines::Report;
-use super::tool_calls::Present;
+use super::tool_calls::{Present, concerns_tool_calls};
 use super::{Connection, Output, Phase, SHOWN, Scope, plan, requests, turn, warnings};
 use crate::dialect::Incoming;
-use crate::jsonrpc::relayed::has_repeated_names;
 use crate::messages::{Event, HandlerFailed, HandlerKind, UnknownEvent};
 use crate::printable::printable_line;
 
@@ -19,7 +18,8 @@ impl Connection {
             Incoming::Event(event) => self.handle_event(event, line, now),
             Incoming::OutOfTurn(mut event) => {
                 let details = |id: &str| self.dialect.call_details(id);
-                let mut present = Present { details: &details, record: None, begun: None, now };
+                let mut present =
+                    Present { details: &details, record: None, begun: None, now, is_unclear: self.is_unclear };
                 let added = self.tool_calls.take_in(&mut event, &mut present);
                 self.observe_session(&event);
                 if let Event::ApprovalResponse(response) = &*event {
@@ -38,9 +38,7 @@ impl Connection {
                     self.handle_incoming(incoming, line, now);
                 }
             }
-            Incoming::Request { rpc_id, request }
-                if self.is_of_policy(&request) && std::str::from_utf8(line).is_ok_and(has_repeated_names) =>
-            {
+            Incoming::Request { rpc_id, request } if self.is_of_policy(&request) && self.is_unclear => {
                 self.block_unclear_call(rpc_id, &request);
             }
             Incoming::Request { rpc_id, request } => self.request(rpc_id, *request, line.len(), now),
@@ -120,7 +118,8 @@ impl Connection {
         let dialect = &self.dialect;
         let turn = self.turn.as_deref_mut().filter(|_| self.replay.is_none());
         let (record, begun) = turn.map(|turn| (&mut turn.record, &mut turn.spent.tool_calls)).unzip();
-        self.tool_calls.take_in(event, &mut Present { details: &|id| dialect.call_details(id), record, begun, now })
+        let (details, is_unclear) = (|id: &str| dialect.call_details(id), self.is_unclear);
+        self.tool_calls.take_in(event, &mut Present { details: &details, record, begun, now, is_unclear })
     }
 
     pub(super) fn scope(&self) -> Scope {
@@ -194,5 +193,20 @@ impl Connection {
         if self.turn.is_some() {
             self.report_failure(handler, None, None, reported);
         }
+    }
+}
+
+/// Whether a decision can depend on a message: it describes a call, or asks about one.
+pub(super) fn decides(incoming: &Incoming) -> bool {
+    match incoming {
+        Incoming::Event(event) | Incoming::OutOfTurn(event) => {
+            !matches!(**event, Event::ToolResult(_)) && concerns_tool_calls(event)
+        }
+        Incoming::Request { request, .. } => {
+            matches!(**request, Event::ApprovalRequest(_) | Event::HookRequest(_) | Event::ToolCallRequest(_))
+        }
+        Incoming::Choice { .. } | Incoming::OwnToolRequest { .. } => true,
+        Incoming::Batch(all) => all.iter().any(decides),
+        _ => false,
     }
 }

@@ -17,14 +17,14 @@ const MAX_TEXT: usize = 1 << 20;
 /// The limit of all texts of approvals, and of all files, in bytes.
 const MAX_TEXTS: usize = 4 * MAX_TEXT;
 
-const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
+pub(super) const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
 const FOLDERS: [&str; 9] =
     ["cwd", "workdir", "working_dir", "working_directory", "directory", "dir", "dir_path", "chdir", "folder"];
-const PATHS: [&str; 7] = ["path", "file_path", "filePath", "abs_path", "absolute_path", "file", "filename"];
-const CONTENTS: [&str; 6] = ["content", "contents", "text", "file_text", "newText", "new_content"];
+pub(super) const PATHS: [&str; 7] = ["path", "file_path", "filePath", "abs_path", "absolute_path", "file", "filename"];
+pub(super) const CONTENTS: [&str; 6] = ["content", "contents", "text", "file_text", "newText", "new_content"];
 /// The texts before and after a change of a part of a file.
 const BEFORE: [&str; 4] = ["old_string", "old_str", "oldText", "old_text"];
-const AFTER: [&str; 4] = ["new_string", "new_str", "new_text", "replacement"];
+pub(super) const AFTER: [&str; 4] = ["new_string", "new_str", "new_text", "replacement"];
 
 /// Arguments that change nothing about what runs or is written.
 const ABOUT: [&str; 6] = ["description", "explanation", "reason", "timeout", "timeout_ms", "title"];

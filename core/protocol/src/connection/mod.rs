@@ -16,6 +16,7 @@
 //! - Every call ends exactly once, by [`Output::CallEnded`]; every request of the agent's is answered at most once.
 //! - A call, a turn, a request is registered before the bytes that may be answered are handed out.
 
+mod approvals;
 mod budget;
 mod calls;
 mod cost;
@@ -50,6 +51,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use calls::PendingCall;
+use events::decides;
 pub use output::{OutputTool, TurnOutput};
 pub use policy::{POLICY_HOOK, ToolRules, strictness};
 pub use requests::{AnswerSource, AnswerSources, ManualAnswer, RequestKey, RequestRef};
@@ -64,6 +66,7 @@ pub use turn::{StepTag, TurnKey, TurnLimits};
 
 use crate::dialect::{Call, ConfigOption, Dialect, Handshake, Incoming};
 use crate::error::{Error, Result};
+use crate::jsonrpc::relayed::has_repeated_names;
 use crate::jsonrpc::{self, Message};
 use crate::messages::{Event, Json, SlashCommand, StatusUpdate, TokenUsage, ToolReturnValue};
 use crate::printable::printable_line;
@@ -232,6 +235,9 @@ pub struct Connection {
     /// Whether the agent's lines are read at the moment; false while the queues are full.
     is_reading: bool,
     is_closing: bool,
+    /// Whether a decision depends on the line that is being handled, and the line has a member twice. Programs differ in which one they
+    /// take.
+    is_unclear: bool,
     /// Whether parts of the answer can be outputs without an event.
     passes_texts: bool,
     /// Half of a character at the end of the last piece of a text.
@@ -286,6 +292,7 @@ impl Connection {
             replay: None,
             is_reading: true,
             is_closing: false,
+            is_unclear: false,
             passes_texts: false,
             half: None,
             transmit: Vec::new(),
@@ -423,7 +430,9 @@ impl Connection {
         {
             turn.shapes.learn(line, event);
         }
+        self.is_unclear = decides(&incoming) && std::str::from_utf8(line).is_ok_and(has_repeated_names);
         self.handle_incoming(incoming, line, now);
+        self.is_unclear = false;
         self.note_handled(now);
     }
 

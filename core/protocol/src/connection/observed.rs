@@ -43,9 +43,16 @@ impl Connection {
         let rules = self.sources.rules.as_ref()?;
         let call = ToolCallInfo { kind: stated_kind(call), ..call.clone() };
         let mut decision = rules.decide(&call, "");
-        if decision.decision == PolicyOutcome::Allow && call.changed == Some(true) {
+        let reason = if call.changed == Some(true) {
+            Some("the agent described this call in several ways")
+        } else if self.dialect.call_details(&call.id).is_elsewhere {
+            Some("the subagent of this call works in another directory")
+        } else {
+            None
+        };
+        if let Some(reason) = reason.filter(|_| decision.decision == PolicyOutcome::Allow) {
             decision.decision = PolicyOutcome::Ask;
-            decision.reason = Some("the agent described this call in several ways".to_owned());
+            decision.reason = Some(reason.to_owned());
         }
         (decision.decision != PolicyOutcome::Allow).then_some(decision)
     }

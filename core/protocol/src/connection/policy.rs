@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
-use std::time::Instant;
 
 use serde_json::{Map, Value};
 
@@ -11,15 +10,14 @@ use super::granted::{Granted, is_effect};
 use super::held::approval_of;
 use super::recording::Decided;
 use super::requests::ReplyTo;
-use super::shown::{shown_commands, shown_files};
-use super::tool_calls::{Known, Present};
+use super::tool_calls::Known;
 use super::{Connection, Output, Scope};
-use crate::answers::{Approval, HookDecision};
+use crate::answers::HookDecision;
 use crate::dialect::Answer;
 use crate::json::parsed_object;
 use crate::messages::{
-    ApprovalRequest, DisplayBlock, Event, FunctionCall, HandlerKind, HookRequest, PolicyDecision, PolicyOutcome,
-    TerminalRequest, ToolCall, ToolCallInfo, ToolKind,
+    ApprovalRequest, Event, HandlerKind, HookRequest, PolicyDecision, PolicyOutcome, TerminalRequest, ToolCallInfo,
+    ToolKind,
 };
 use crate::recording::{Decider, Entry, PolicyEntry};
 
@@ -74,26 +72,26 @@ impl ApprovedCalls {
     }
 
     /// Remembers a call for the session. A call without arguments says too little.
-    fn add(&mut self, call: &ToolCallInfo, asked: AskedAbout) {
+    pub(super) fn add(&mut self, call: &ToolCallInfo, asked: AskedAbout) {
         if is_said(call) && self.always.len() < MAX_APPROVED {
             self.always.insert(self.hash(call, Some(asked)));
         }
     }
 
     /// Remembers a call of an own tool, until it comes.
-    fn add_once(&mut self, call: &ToolCallInfo) {
+    pub(super) fn add_once(&mut self, call: &ToolCallInfo) {
         if call.arguments.is_some() && self.once.len() < MAX_APPROVED {
             self.once.push(self.hash(call, None));
         }
     }
 
     /// Whether exactly this call was approved, as it is asked about now. Its id does not matter.
-    fn contains(&self, call: &ToolCallInfo, asked: AskedAbout) -> bool {
+    pub(super) fn contains(&self, call: &ToolCallInfo, asked: AskedAbout) -> bool {
         !self.always.is_empty() && self.always.contains(&self.hash(call, Some(asked)))
     }
 
     /// Whether exactly this call of an own tool was approved for the session, as it is asked about now.
-    fn covers(&self, request: &ApprovalRequest, decision: &PolicyDecision) -> bool {
+    pub(super) fn covers(&self, request: &ApprovalRequest, decision: &PolicyDecision) -> bool {
         self.contains(&decision.tool_call, self.asked(request, decision, &[]))
     }
 
@@ -232,226 +230,11 @@ impl Connection {
         rules.is_some_and(|rules| rules.decide(&call, "").decision == PolicyOutcome::Allow)
     }
 
-    /// Takes in a call as an approval request describes it, if that differs from what the agent said before. The event stream
-    /// gets the call anew.
-    pub(super) fn restate_call(&mut self, request: &ApprovalRequest, now: Instant) {
-        let dialect = &self.dialect;
-        let details = |id: &str| dialect.call_details(id);
-        let agent = request.agent_id.clone().filter(|agent| !agent.is_empty());
-        // A request that names no subagent can be about the call of one.
-        let agent = agent.or_else(|| self.tool_calls.only_agent(&request.tool_call_id));
-        let agent = agent.as_deref();
-        let Some(known) = self.tool_calls.find(agent, &request.tool_call_id, &details) else { return };
-        let name = if request.sender.is_empty() { &known.call.name } else { &request.sender };
-        let is_known = |command: &str| {
-            known.call.arguments.as_ref().is_none_or(|arguments| arguments.values().any(|value| value == command))
-        };
-        let newest = shown_commands(request).filter(|command| !is_known(command)).last();
-        if *name == known.call.name && newest.is_none() {
-            return;
-        }
-        // A copy only now: the agent can ask often about a call with many arguments.
-        let mut arguments = known.call.arguments.clone();
-        if let (Some(arguments), Some(command)) = (&mut arguments, newest) {
-            arguments.insert("command".to_owned(), command.into());
-        }
-        let arguments = arguments.map(|arguments| Value::Object(arguments).to_string());
-        let function = FunctionCall { name: name.clone(), arguments, extra: Default::default() };
-        let mut call = ToolCall { id: request.tool_call_id.clone(), function, extras: None, extra: Default::default() };
-        call.extra.insert("synthesized", true.into());
-        let mut present = Present { details: &details, record: None, begun: None, now };
-        if agent.is_some_and(|agent| self.tool_calls.restate(agent, &call, &mut present)) {
-            return;
-        }
-        if let Some(last) = self.tool_calls.last_beside(&call.id) {
-            let mut event = Box::new(Event::from(call));
-            let added = self.add_tool_call(&mut event, now);
-            self.process_event(&event);
-            self.push_event(event, known.size + added);
-            self.tool_calls.continue_with("", last);
-        }
-    }
-
     /// Returns the call as rules see it: a tool of the program has the kind `mcp`.
-    fn as_own(&self, call: &ToolCallInfo) -> ToolCallInfo {
+    pub(super) fn as_own(&self, call: &ToolCallInfo) -> ToolCallInfo {
         let is_own = self.sources.tools.contains(&call.name);
         let kind = if is_own { Some(OWN_TOOL.into()) } else { stated_kind(call) };
         ToolCallInfo { kind, ..call.clone() }
-    }
-
-    /// Returns what the rules say about a request for an approval, and what the program would be asked. `None` without rules.
-    fn judge(&mut self, request: &ApprovalRequest) -> Option<(PolicyDecision, AskedAbout)> {
-        let rules = self.sources.rules.clone()?;
-        let dialect = &self.dialect;
-        let (agent, id) = (request.agent_id.as_deref(), &request.tool_call_id);
-        let statements = self.tool_calls.statements(agent, id, &|id| dialect.call_details(id));
-        let mut newest = request.tool_call.get().cloned().unwrap_or_else(|| ToolCallInfo {
-            id: request.tool_call_id.clone(),
-            name: request.sender.clone(),
-            ..ToolCallInfo::default()
-        });
-        let shown = newest.clone();
-        // What the agent shows with the request is a part of the call, too.
-        let mut known: HashSet<String> = newest.diffs.iter().flatten().cloned().collect();
-        for path in shown_files(request) {
-            if known.insert(path.to_owned()) {
-                newest.diffs.get_or_insert_default().push(path.to_owned());
-            }
-        }
-        let mut earlier = statements.earlier;
-        let is_unknown = statements.is_incomplete || statements.is_of_other;
-        if is_unknown {
-            // What is known may still be denied.
-            earlier.push(newest.clone());
-            newest.arguments = None;
-        }
-        // The agent shows a command that the known arguments do not have, or it did not name the call or all of its arguments.
-        let is_said = |command: &&str| {
-            let arguments = newest.arguments.as_ref();
-            arguments.is_some_and(|arguments| arguments.values().any(|value| value.as_str() == Some(*command)))
-        };
-        let unsaid = shown_commands(request).filter(|command| !is_said(command)).map(|command| {
-            let arguments = Map::from_iter([("command".to_owned(), command.into())]);
-            ToolCallInfo { arguments: Some(arguments), ..newest.clone() }
-        });
-        // The directory or the variables that the agent shows with a command are parts of it.
-        let with_more = request.display.iter().filter_map(|block| match block {
-            DisplayBlock::Shell(shell) if !shell.extra.is_empty() => {
-                let mut arguments = Map::from_iter([("command".to_owned(), shell.command.clone().into())]);
-                arguments.extend(shell.extra.iter().map(|(name, value)| (name.clone(), value.clone())));
-                Some(ToolCallInfo { arguments: Some(arguments), ..newest.clone() })
-            }
-            _ => None,
-        });
-        earlier.extend(unsaid.chain(with_more).collect::<Vec<_>>());
-        for call in std::iter::once(&mut newest).chain(&mut earlier) {
-            call.kind = stated_kind(call);
-        }
-        if self.sources.tools.contains(&newest.name) {
-            // The name says that it is a tool of the program, which the agent may be wrong about.
-            earlier.push(self.as_own(&newest));
-        }
-        if !request.sender.is_empty() && request.sender != newest.name {
-            earlier.push(ToolCallInfo { name: request.sender.clone(), ..newest.clone() });
-        }
-        let is_plain = earlier.is_empty() && !is_unknown && newest.changed.is_none();
-        let decision = rules.decide(&newest, &request.description);
-        let mut decision = strictest(&**rules, newest, decision, earlier.into_iter());
-        let own = self.as_own(&shown);
-        let changes = self.dialect.call_details(id).shown;
-        let approved = self.approved_calls();
-        let asked = approved.asked(request, &decision, &changes);
-        if decision.decision == PolicyOutcome::Ask && is_plain && approved.contains(&own, asked) {
-            decision.decision = PolicyOutcome::Allow;
-            decision.reason = Some("the program approved this call for the session".to_owned());
-            (decision.rule, decision.source) = (None, None);
-        }
-        decision.tool_call = shown;
-        Some((decision, asked))
-    }
-
-    /// Returns the answer to an approval if a rule has one, or else what the program is asked.
-    pub(super) fn decide_approval(
-        &mut self,
-        request: &ApprovalRequest,
-        scope: Scope,
-    ) -> Result<Answer, Option<AskedAbout>> {
-        let Some((decision, asked)) = self.judge(request) else { return Err(None) };
-        match decision.decision {
-            PolicyOutcome::Allow => {
-                let rule = decision.rule.clone();
-                self.report_decision(decision, scope);
-                let subjects = self.subjects_of(request);
-                self.grant(subjects);
-                Ok(self.answer_by_rule(request, rule.as_deref(), Approval::Approve))
-            }
-            PolicyOutcome::Deny => Ok(self.reject_by_rule(request, decision, scope)),
-            _ => {
-                self.report_decision(decision, scope);
-                Err(Some(asked))
-            }
-        }
-    }
-
-    fn reject_by_rule(&mut self, request: &ApprovalRequest, decision: PolicyDecision, scope: Scope) -> Answer {
-        let rule = decision.rule.clone();
-        let subjects = self.subjects_of(request);
-        self.withdraw(&subjects);
-        let rejection = Approval::reject(self.deny_in(decision, &request.description, scope));
-        self.answer_by_rule(request, rule.as_deref(), rejection)
-    }
-
-    fn answer_by_rule(&mut self, request: &ApprovalRequest, rule: Option<&str>, approval: Approval) -> Answer {
-        let answer = Answer::Approval(approval);
-        let decided = Decided::at_once(&request.id, &HandlerKind::Approval, Decider::Policy, &answer);
-        let tool_call = Some(&*request.tool_call_id);
-        self.record_decision(Decided { tool_call, rule, ..decided });
-        answer
-    }
-
-    /// Handles a request for a permission that offers a choice. The rules may deny it. Otherwise the program answers the question.
-    pub(super) fn choice_request(
-        &mut self,
-        rpc_id: String,
-        approval: ApprovalRequest,
-        question: Event,
-        size: usize,
-        now: Instant,
-    ) {
-        let mut asked = Event::from(approval);
-        if self.replay.is_none() {
-            if let Event::ApprovalRequest(asked) = &asked {
-                self.restate_call(asked, now);
-            }
-            self.add_tool_call(&mut asked, now);
-        }
-        if self.sources.rules.is_some() && self.replay.is_none() {
-            let scope = self.live_scope();
-            if let Event::ApprovalRequest(asked) = &asked
-                && let Some((decision, _)) = self.judge(asked)
-            {
-                match decision.decision {
-                    PolicyOutcome::Deny => {
-                        let answer = self.reject_by_rule(asked, decision, scope);
-                        return self.send_answer(ReplyTo::Agent(rpc_id), &asked.id, &answer);
-                    }
-                    PolicyOutcome::Ask => self.report_decision(decision, scope),
-                    // The program chooses an option.
-                    _ => {}
-                }
-            }
-        }
-        if let Some(key) = self.keyed_request(rpc_id.clone(), question, size, now) {
-            self.note_choice(key, rpc_id, &asked);
-        }
-    }
-
-    /// Handles the request for an approval of a call of the program's own tool. It is approved unless the policy denies it
-    /// or asks about it.
-    pub(super) fn own_tool_request(&mut self, rpc_id: String, mut request: Event, size: usize, now: Instant) {
-        self.add_tool_call(&mut request, now);
-        let Event::ApprovalRequest(asked) = &request else { return };
-        let rules = self.sources.rules.clone();
-        let call = asked.tool_call.get().map(|call| self.as_own(call));
-        let verdict = rules.zip(call).map(|(rules, call)| rules.decide(&call, &asked.description));
-        match verdict {
-            Some(decision)
-                if decision.decision == PolicyOutcome::Ask
-                    && decision.rule.is_some()
-                    && !self.approved_calls().covers(asked, &decision) =>
-            {
-                self.request(rpc_id, request, size, now);
-            }
-            Some(decision) if decision.decision == PolicyOutcome::Deny => {
-                let rule = decision.rule.clone();
-                let answer = Answer::Approval(Approval::reject(self.deny(decision, &asked.description)));
-                let decided = Decided::at_once(&asked.id, &HandlerKind::Approval, Decider::Policy, &answer);
-                let tool_call = Some(&*asked.tool_call_id);
-                self.record_decision(Decided { tool_call, rule: rule.as_deref(), ..decided });
-                self.send_answer(ReplyTo::Agent(rpc_id), &asked.id, &answer);
-            }
-            _ => self.send_answer(ReplyTo::Agent(rpc_id), &asked.id, &Answer::Approval(Approval::Approve)),
-        }
     }
 
     /// Returns the verdict about a request for a tool, a file or a terminal of the program, if it may not be handled at once: the
@@ -495,38 +278,11 @@ impl Connection {
         self.deny_in(decision, description, scope)
     }
 
-    fn deny_in(&mut self, decision: PolicyDecision, description: &str, scope: Scope) -> String {
+    pub(super) fn deny_in(&mut self, decision: PolicyDecision, description: &str, scope: Scope) -> String {
         let reason = denial(&decision);
         self.record_denial(Known::of_call(decision.tool_call.clone()), description, &decision);
         self.report_decision(decision, scope);
         reason
-    }
-
-    /// Returns the answer to send for the program's one. With rules, the agent must ask about each further call, because it
-    /// may mean another one by an approval for the session: the SDK remembers exactly this call. `is_of_agent`: the agent has asked.
-    pub(super) fn approve_once(
-        &mut self,
-        answer: &Answer,
-        (call, asked): (Option<&Known>, Option<AskedAbout>),
-        is_of_agent: bool,
-    ) -> Option<Answer> {
-        self.sources.rules.as_ref()?;
-        let call = call.map(|known| self.as_own(&known.call));
-        match answer {
-            Answer::Approval(Approval::ApproveForSession) => {
-                if let (Some(call), Some(asked)) = (&call, asked) {
-                    self.approved_calls().add(call, asked);
-                }
-                Some(Answer::Approval(Approval::Approve))
-            }
-            Answer::Approval(Approval::Approve) => {
-                let is_own = |call: &ToolCallInfo| is_of_agent && self.sources.tools.contains(&call.name);
-                let call = call.filter(is_own);
-                call.iter().for_each(|call| self.approved_calls().add_once(call));
-                None
-            }
-            _ => None,
-        }
     }
 
     fn record_denial(&mut self, call: Known, description: &str, decision: &PolicyDecision) {
@@ -566,7 +322,7 @@ pub fn strictness(decision: &PolicyDecision) -> u8 {
 }
 
 /// Decides about a call as the agent describes it, which is decided already, and as it did before: all of it must be allowed.
-fn strictest(
+pub(super) fn strictest(
     rules: &dyn ToolRules,
     newest: ToolCallInfo,
     mut strictest: PolicyDecision,
@@ -583,7 +339,7 @@ fn strictest(
 }
 
 /// The reason if another description of the call decided than the newest.
-fn reason_of_earlier(decision: &PolicyDecision) -> String {
+pub(super) fn reason_of_earlier(decision: &PolicyDecision) -> String {
     let reason = decision.reason.as_ref().or(decision.rule.as_ref());
     let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("the agent described this call in several ways, which must all be allowed{reason}")

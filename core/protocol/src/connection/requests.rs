@@ -9,7 +9,7 @@ pub use self::manual::{ManualAnswer, RequestRef};
 use super::granted::Subject;
 use super::held::Held;
 use super::output::OutputTool;
-use super::policy::{AskedAbout, ToolRules};
+use super::policy::{AskedAbout, ToolRules, is_said};
 use super::tool_calls::{Known, short};
 use super::{Connection, Output, recording};
 use crate::answers::OnError;
@@ -142,6 +142,8 @@ pub(super) struct About {
     asked: Option<AskedAbout>,
     /// For an approval: hashes of the changes of files that the agent has shown.
     shown: Vec<u64>,
+    /// For an approval of a call whose arguments are not known.
+    texts: Option<Box<changed::Texts>>,
     /// For an approval: how often the agent had replaced what it said about the call.
     replacements: u32,
     /// For an approval: the requests that it covers.
@@ -175,11 +177,14 @@ impl Connection {
             Event::ApprovalRequest(request) => {
                 let CallDetails { shown, replacements, .. } = details(&request.tool_call_id);
                 let is_held = matches!(reply_to, ReplyTo::Held(_));
+                let tool_call = match reply_to {
+                    ReplyTo::Held(held) => Some(Known::of_call(held.call.clone())),
+                    _ => find(request.agent_id.as_deref(), &request.tool_call_id),
+                };
+                let is_known = tool_call.as_ref().is_some_and(|known| is_said(&known.call));
                 About {
-                    tool_call: match reply_to {
-                        ReplyTo::Held(held) => Some(Known::of_call(held.call.clone())),
-                        _ => find(request.agent_id.as_deref(), &request.tool_call_id),
-                    },
+                    tool_call,
+                    texts: (!is_known).then(|| Box::new(changed::Texts::of(request))),
                     call: request.tool_call_id.clone(),
                     is_partial,
                     description: short(&request.description),

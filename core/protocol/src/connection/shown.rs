@@ -1,6 +1,9 @@
 //! The commands and files that an agent shows with a request for a permission.
 
-use crate::messages::{ApprovalRequest, DisplayBlock};
+use serde_json::Value;
+
+use super::granted::COMMANDS;
+use crate::messages::{ApprovalRequest, DisplayBlock, ToolCallInfo, ToolKind};
 
 /// The beginnings of descriptions of files that change, as kimi-cli writes them before the path in backticks.
 const FILES: [&str; 3] = ["Write file", "Edit file", "Replace file"];
@@ -31,4 +34,61 @@ pub(super) fn shown_files(request: &ApprovalRequest) -> impl Iterator<Item = &st
 fn described<'a>(request: &'a ApprovalRequest, beginnings: &[&str]) -> Option<&'a str> {
     let (beginning, rest) = request.description.split_once(" `")?;
     rest.strip_suffix('`').filter(|_| beginnings.contains(&beginning))
+}
+
+/// Returns a call about a command as the texts of its request describe it, if they say something else than its arguments: with each
+/// text that has the form of a command, and with each other text as a title, in which rules that deny or ask look for commands.
+pub(super) fn shown_texts(request: &ApprovalRequest, call: &ToolCallInfo) -> (Vec<ToolCallInfo>, Vec<ToolCallInfo>) {
+    let none = serde_json::Map::new();
+    let arguments = call.arguments.as_ref().unwrap_or(&none);
+    let has_command = arguments.keys().any(|name| COMMANDS.contains(&&**name));
+    let shows_command = request.display.iter().any(|block| matches!(block, DisplayBlock::Shell(_)));
+    if call.kind != Some(ToolKind::Execute) && !has_command && !shows_command {
+        return Default::default();
+    }
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said: Vec<_> = arguments.values().map(said_by).chain(shown_commands(request).map(str::to_owned)).collect();
+    let said: Vec<_> = said.iter().map(|text| words(text)).collect();
+    let first_line = request.description.lines().next().unwrap_or_default();
+    let (mut commands, mut titles) = (Vec::new(), Vec::new());
+    for text in [request.action.as_str(), first_line] {
+        let (command, has_form) = match command_in(text) {
+            Some(command) => (words(command), true),
+            None => (words(text), false),
+        };
+        // Some agents cut a long command.
+        let beginning = command.trim_end_matches(['…', '.']).trim_end();
+        let is_said = said.iter().any(|said| said.contains(if has_form { beginning } else { &command }));
+        if is_said || beginning.is_empty() || command == call.name {
+            continue;
+        }
+        let mut shown = ToolCallInfo { kind: Some(ToolKind::Execute), ..call.clone() };
+        let calls = if has_form { &mut commands } else { &mut titles };
+        if has_form {
+            shown.arguments = Some([("command".to_owned(), command.into())].into_iter().collect());
+        } else {
+            shown.name = text.to_owned();
+        }
+        if !calls.contains(&shown) {
+            calls.push(shown);
+        }
+    }
+    (commands, titles)
+}
+
+/// Returns the command in a text with the form of a command: in backticks, or after the words that agents write before it.
+fn command_in(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let rest = ["Running: ", "Run: ", "$ "].into_iter().find_map(|beginning| text.strip_prefix(beginning));
+    let quoted = || text.strip_prefix('`')?.strip_suffix('`').filter(|inner| !inner.contains('`'));
+    rest.or_else(quoted).filter(|command| !command.trim().is_empty())
+}
+
+/// The text of an argument, or its words.
+fn said_by(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(words) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+        _ => String::new(),
+    }
 }

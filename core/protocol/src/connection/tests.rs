@@ -5,6 +5,7 @@ mod budgets;
 mod calls;
 mod cancel;
 mod costs;
+mod decided;
 mod deltas;
 mod early;
 mod generated;

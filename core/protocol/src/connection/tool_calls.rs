@@ -13,7 +13,7 @@ use self::record::cut;
 pub use self::record::{HandlerFailure, RejectedApproval, RejectedBy, ToolCallRecord};
 pub(super) use self::record::{Record, short};
 use self::statements::Earlier;
-pub(super) use self::statements::Known;
+pub(super) use self::statements::{Known, Statements};
 use crate::dialect::CallDetails;
 use crate::jsonrpc::framing::decoded_size;
 use crate::messages::{Event, ToolCall, ToolResult};
@@ -77,6 +77,8 @@ pub(super) struct Present<'a> {
     /// The number of the turn's tool calls, for budgets.
     pub(super) begun: Option<&'a mut u64>,
     pub(super) now: Instant,
+    /// Whether the message has a member twice, of which the SDK knows one.
+    pub(super) is_unclear: bool,
 }
 
 impl ToolCalls {
@@ -101,6 +103,10 @@ impl ToolCalls {
                 if let Some(piece) = &part.arguments_part {
                     self.add_piece(agent, piece, present.now);
                 }
+                let last = self.streams.get(agent).and_then(|stream| stream.last.clone());
+                if let Some(id) = last.filter(|_| present.is_unclear) {
+                    self.set_incomplete(&id);
+                }
             }
             Event::ToolResult(result) => {
                 let Some((known, complete, place)) = self.end(agent, &result.tool_call_id, present.details) else {
@@ -119,6 +125,9 @@ impl ToolCalls {
                 return known.size;
             }
             Event::ApprovalRequest(request) => {
+                if present.is_unclear {
+                    self.set_incomplete(&request.tool_call_id);
+                }
                 let known = self.find(request.agent_id.as_deref(), &request.tool_call_id, present.details);
                 if let Some(known) = known {
                     request.tool_call = Some(known.call).into();
@@ -181,7 +190,7 @@ impl ToolCalls {
             }
         }
         let name = if name.len() > MAX_NAME { cut([&**name], MAX_NAME, 0) } else { name.clone() };
-        is_incomplete |= name != call.function.name;
+        is_incomplete |= name != call.function.name || present.is_unclear;
         let size = call.id.len() + name.len() + earlier.iter().map(Earlier::size).sum::<usize>();
         let is_long = call.id.len().max(agent.len()) > MAX_ID;
         if self.open >= MAX_OPEN || self.size + size > MAX_OPEN_ARGUMENTS || is_long {
@@ -227,6 +236,14 @@ impl ToolCalls {
         }
         self.size += piece.len();
         arguments.push_str(piece);
+    }
+
+    /// Notes that the agent has said more about the calls of this id than is known.
+    fn set_incomplete(&mut self, id: &str) {
+        self.streams
+            .values_mut()
+            .filter_map(|stream| stream.open.get_mut(id))
+            .for_each(|open| open.is_incomplete = true);
     }
 
     fn remove(&mut self, agent: &str, id: &str) -> Option<OpenCall> {
@@ -317,7 +334,7 @@ pub(super) fn is_unfinished(result: &ToolResult) -> bool {
     result.extra.get("synthesized").is_some()
 }
 
-fn concerns_tool_calls(event: &Event) -> bool {
+pub(super) fn concerns_tool_calls(event: &Event) -> bool {
     match event {
         Event::ToolCall(_)
         | Event::ToolCallPart(_)

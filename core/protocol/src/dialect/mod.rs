@@ -292,6 +292,8 @@ pub struct CallDetails {
     pub replacements: u32,
     /// Whether the agent has sent more than is remembered.
     pub is_incomplete: bool,
+    /// Whether the call is one of a subagent that works in another directory than the session.
+    pub is_elsewhere: bool,
 }
 
 impl CallDetails {

@@ -114,6 +114,8 @@ pub(in super::super) struct Statements {
     pub(in super::super) is_incomplete: bool,
     /// The request is one of a subagent that has no such call, so they are about the call of another.
     pub(in super::super) is_of_other: bool,
+    /// The call is one of a subagent that works in another directory.
+    pub(in super::super) is_elsewhere: bool,
 }
 
 impl ToolCalls {
@@ -146,7 +148,7 @@ impl ToolCalls {
         streams.sort_unstable();
         let is_clear = streams.len() == 1 || streams.first().is_some_and(String::is_empty);
         let is_incomplete = streams.len() > MAX_EARLIER;
-        let mut all = Statements { newest: None, earlier: Vec::new(), is_incomplete, is_of_other };
+        let mut all = Statements { newest: None, earlier: Vec::new(), is_incomplete, is_of_other, is_elsewhere: false };
         let mut newest = None;
         for stream in streams.iter().take(MAX_EARLIER) {
             let Some(open) = self.streams.get_mut(stream).and_then(|stream| stream.open.get_mut(id)) else { continue };
@@ -165,6 +167,7 @@ impl ToolCalls {
         let details = details(id);
         let is_changed = details.is_changed();
         all.is_incomplete |= details.is_incomplete;
+        all.is_elsewhere = details.is_elsewhere;
         let call = Arc::make_mut(&mut known.call);
         let paths = |paths: Vec<String>| Some(paths).filter(|paths| !paths.is_empty());
         call.kind = details.kind;

@@ -491,7 +491,10 @@ impl Acp {
     /// Makes a question from options that are not those of an approval. Each option is offered by its name.
     fn question(&self, call_id: &str, asked: &Asked, unread: &[String]) -> Question {
         let content = asked.tool_call.fields.content.as_deref().unwrap_or_default();
-        let title = asked.tool_call.fields.title.as_deref().unwrap_or_default();
+        // A request can leave out the title that the agent sent before.
+        let title = asked.tool_call.fields.title.as_deref().filter(|title| !title.is_empty());
+        let title =
+            title.or_else(|| self.tools.title(call_id)).or_else(|| self.tools.name(call_id)).unwrap_or_default();
         // The texts before the question are its subject, for example a plan.
         let mut texts = content::texts(content);
         let question = texts.pop().filter(|text| !text.is_empty()).unwrap_or(title).to_owned();

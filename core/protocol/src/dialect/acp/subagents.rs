@@ -318,7 +318,7 @@ impl Acp {
         };
         let mut details = child.acp.call_details(call);
         // The patterns of rules are about the directory of the session.
-        details.is_incomplete |= child.acp.params.work_dir != self.params.work_dir;
+        details.is_elsewhere |= child.acp.params.work_dir != self.params.work_dir;
         Some(details)
     }
 

@@ -93,6 +93,8 @@ struct Call {
     /// Whether a request has named another tool, or other arguments.
     is_restated: bool,
     title: Option<String>,
+    /// Hashes of the newest title and of the newest text.
+    described: (Option<u64>, Option<u64>),
     /// The titles that the agent has sent, the first ones.
     titles: Vec<String>,
     /// Whether the agent has named a kind of tool that changes something.

@@ -1,6 +1,7 @@
 //! The agent's approval requests and questions.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher as _;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -34,12 +35,13 @@ pub(super) struct Pending {
     pub(super) of_turn: bool,
     /// Whether it was answered. The agent confirms that.
     is_answered: bool,
-    /// The subject of an open approval.
-    about: Option<About>,
+    /// The subject of an approval: its hash. The size of the subject is not limited.
+    about: Option<u64>,
+    /// The call of an open approval.
+    call: String,
+    /// How many approvals with the same id were answered before, and are not reported as resolved.
+    unresolved: u32,
 }
-
-/// The subject of an approval: the id and the name of the call, the action, and the display.
-type About = (String, String, String, Value);
 
 #[derive(Debug)]
 enum What {
@@ -119,14 +121,16 @@ impl KimiWeb {
     pub(super) fn approval_requested(&mut self, payload: &str, all: &mut Vec<Incoming>) -> Result<(), String> {
         let asked: ApprovalPayload = decode_body(payload)?;
         let rpc_id = rpc_id("approval", &asked.approval_id);
-        let about = (
-            asked.tool_call_id.clone(),
-            asked.tool_name.clone(),
-            asked.action.clone(),
-            asked.tool_input_display.clone(),
-        );
-        if let Some(known) = self.requests.get(&rpc_id) {
-            if known.about.as_ref() != Some(&about) && !known.is_answered {
+        // The id and the name of the call, the action, and the display.
+        let about = (&asked.tool_call_id, &asked.tool_name, &asked.action, &asked.tool_input_display);
+        let about = self.requests.hasher().hash_one(about);
+        let known = self.requests.get(&rpc_id);
+        let agent = asked.agent_id.as_deref().unwrap_or(MAIN).to_owned();
+        // After an answer, the id can be that of another approval.
+        let is_again = known.is_some_and(|known| known.is_answered && known.about != Some(about));
+        let unresolved = known.filter(|_| is_again).map_or(0, |known| known.unresolved.saturating_add(1));
+        if let Some(known) = known.filter(|_| !is_again) {
+            if known.about != Some(about) && !known.is_answered {
                 // An answer could be meant for either.
                 tracing::warn!("two approvals have the same id; both are rejected");
                 let bytes = self.answer_request(&rpc_id, &Answer::Question(None));
@@ -135,7 +139,6 @@ impl KimiWeb {
             }
             return Ok(());
         }
-        let agent = asked.agent_id.as_deref().unwrap_or(MAIN).to_owned();
         let place = self.place(&agent, asked.turn_id);
         if place == Place::Nowhere {
             return Ok(());
@@ -144,7 +147,9 @@ impl KimiWeb {
         if !names_call && asked.tool_input_display.is_null() {
             // The session goes on: the server waits for an answer.
             let (id, of_turn) = (asked.approval_id, place == Place::Turn);
-            let pending = Pending { id, what: What::Approval, of_turn, is_answered: false, about: None };
+            let what = What::Approval;
+            let pending =
+                Pending { id, what, of_turn, is_answered: false, about: None, call: String::new(), unresolved };
             self.requests.insert(rpc_id.clone(), pending);
             all.push(Incoming::Answered(self.answer_request(&rpc_id, &Answer::Question(None))));
             // The agent can send any number of such requests.
@@ -186,7 +191,7 @@ impl KimiWeb {
             let question = plan_question(ways, plan);
             let request = QuestionRequest {
                 id: asked.approval_id.clone(),
-                tool_call_id: asked.tool_call_id,
+                tool_call_id: asked.tool_call_id.clone(),
                 questions: vec![question],
                 extra: Default::default(),
             };
@@ -195,7 +200,8 @@ impl KimiWeb {
             (What::Approval, approval.into(), None)
         };
         let of_turn = !is_background;
-        let pending = Pending { id: asked.approval_id, what, of_turn, is_answered: false, about: Some(about) };
+        let (id, call, about) = (asked.approval_id, asked.tool_call_id, Some(about));
+        let pending = Pending { id, what, of_turn, is_answered: false, about, call, unresolved };
         self.ask(rpc_id, pending, request, approval, all);
         Ok(())
     }
@@ -237,7 +243,8 @@ impl KimiWeb {
         };
         let of_turn = place == Place::Turn && !self.agents.is_background(&agent);
         let what = What::Questions(known);
-        let pending = Pending { id: asked.question_id, what, of_turn, is_answered: false, about: None };
+        let (id, call) = (asked.question_id, String::new());
+        let pending = Pending { id, what, of_turn, is_answered: false, about: None, call, unresolved: 0 };
         self.ask(rpc_id, pending, request.into(), None, all);
         Ok(())
     }
@@ -279,8 +286,7 @@ impl KimiWeb {
             return Vec::new();
         };
         pending.is_answered = true;
-        // Its size is not limited, and an answered request is not compared any more.
-        pending.about = None;
+        pending.call = String::new();
         let id = segment(&pending.id);
         let (path, body) = match &pending.what {
             What::Approval => (format!("/approvals/{id}"), approval_body(answer)),
@@ -295,7 +301,7 @@ impl KimiWeb {
 
     /// Rejects the open approvals of a call whose arguments go on: they were about less than the call.
     pub(super) fn reject_changed(&mut self, call: &str, all: &mut Vec<Incoming>) {
-        let is_about = |pending: &Pending| pending.about.as_ref().is_some_and(|about| about.0 == call);
+        let is_about = |pending: &Pending| pending.about.is_some() && pending.call == call;
         let open = self.requests.iter().filter(|(_, pending)| !pending.is_answered && is_about(pending));
         let open: Vec<_> = open.map(|(rpc_id, _)| rpc_id.clone()).collect();
         for rpc_id in open {
@@ -328,7 +334,13 @@ impl KimiWeb {
             feedback: Option<String>,
         }
         let resolved: Resolved = decode_body(payload)?;
-        let pending = self.requests.remove(&rpc_id("approval", &resolved.approval_id));
+        let rpc_id = rpc_id("approval", &resolved.approval_id);
+        if let Some(pending) = self.requests.get_mut(&rpc_id).filter(|pending| pending.unresolved > 0) {
+            // It is the end of an earlier approval with this id.
+            pending.unresolved -= 1;
+            return Ok(());
+        }
+        let pending = self.requests.remove(&rpc_id);
         // The review of a plan was emitted as a question, whose end has no event.
         let Some(Pending { what: What::Approval, of_turn, .. }) = pending else { return Ok(()) };
         let response = match (resolved.decision.as_deref(), resolved.scope.as_deref()) {

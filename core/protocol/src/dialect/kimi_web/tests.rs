@@ -6,13 +6,14 @@ mod recorded;
 mod resync;
 mod unrecorded;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::answers::{Answers, Approval};
-use crate::connection::{AnswerSource, AnswerSources, Connection, Output, Scope, Timing};
+use crate::connection::{AnswerSource, AnswerSources, Connection, Output, Scope, Timing, ToolRules};
 use crate::dialect::InitializeParams;
 use crate::messages::catalog::OVER_KIMI_WEB;
 use crate::messages::{ContentPart, Event};
@@ -35,11 +36,16 @@ struct Player {
 
 impl Player {
     fn new(dialect: KimiWeb) -> Self {
+        Self::with(dialect, None)
+    }
+
+    fn with(dialect: KimiWeb, rules: Option<Arc<Box<dyn ToolRules>>>) -> Self {
         let timing = Timing { handshake: MINUTE, cancel: MINUTE, answer: MINUTE, turn: None, idle: None, quiet: None };
         let policy = AnswerSources {
             approval: AnswerSource::Handler,
             question: AnswerSource::Handler,
             observed: true,
+            rules,
             ..AnswerSources::default()
         };
         let mut player = Self {
@@ -58,7 +64,12 @@ impl Player {
 
     /// One whose session is open.
     fn open() -> Self {
-        let mut player = Self::new(KimiWeb { skills: vec!["greet".to_owned()], ..KimiWeb::open(SESSION) });
+        Self::open_with(None)
+    }
+
+    fn open_with(rules: Option<Arc<Box<dyn ToolRules>>>) -> Self {
+        let dialect = KimiWeb { skills: vec!["greet".to_owned()], ..KimiWeb::open(SESSION) };
+        let mut player = Self::with(dialect, rules);
         let sent = player.sent();
         player.answer(&sent[0], json!({}));
         assert_eq!(std::mem::take(&mut player.trace), [format!("opened {SESSION}")]);
@@ -67,7 +78,11 @@ impl Player {
 
     /// One that has sent a prompt, which the server runs.
     fn prompted() -> Self {
-        let mut player = Self::open();
+        Self::prompted_with(None)
+    }
+
+    fn prompted_with(rules: Option<Arc<Box<dyn ToolRules>>>) -> Self {
+        let mut player = Self::open_with(rules);
         player.prompt("go");
         let sent = player.sent();
         player.answer(&sent[0], json!({"prompt_id": "p-1", "status": "running"}));

@@ -1,6 +1,9 @@
 //! Decisions of a policy: they are about the call as its permission request describes it.
 
+mod choices;
+mod during;
 mod granted;
+mod texts;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -54,8 +57,11 @@ struct Seen {
 
 impl Decided {
     fn new() -> Self {
+        Self::with(Some(Arc::new(Box::new(Rules))))
+    }
+
+    fn with(rules: Option<Arc<Box<dyn ToolRules>>>) -> Self {
         let timing = Timing { handshake: MINUTE, cancel: MINUTE, answer: MINUTE, turn: None, idle: None, quiet: None };
-        let rules: Option<Arc<Box<dyn ToolRules>>> = Some(Arc::new(Box::new(Rules)));
         let services = crate::dialect::Services { read_file: true, write_file: true, terminal: true };
         let sources = AnswerSources {
             approval: AnswerSource::Handler,
@@ -261,60 +267,6 @@ fn second_announcement_inherits_no_arguments() {
 }
 
 #[test]
-fn approval_of_changed_call_is_not_sent() {
-    let diff = |text: &str| json!({"content": [{"type": "diff", "path": "/w/a", "oldText": "", "newText": text}]});
-    let places = |path: &str| json!({"locations": [{"path": path}]});
-    for (asked, later, selected) in [
-        (json!({}), json!({"kind": "edit"}), "no"),
-        (json!({}), places("/etc/passwd"), "no"),
-        (json!({}), diff("x"), "no"),
-        (diff("x"), diff("y"), "no"),
-        (json!({}), json!({"rawInput": {"path": "/w/b"}}), "no"),
-        (json!({}), json!({"title": "Searching"}), "once"),
-        (json!({}), places("/w/b"), "no"),
-        (json!({}), places("/w/a"), "once"),
-        (places("/w/b"), places("/w/b"), "once"),
-        (diff("x"), diff("x"), "once"),
-        (json!({}), json!({"rawInput": {"path": "/w/a"}, "kind": "search", "status": "in_progress"}), "once"),
-    ] {
-        let mut session = Decided::new();
-        session.call(json!({"kind": "search", "rawInput": {"path": "/w/a"}}));
-        let key = session.asked(asked.clone());
-        session.update(merged(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t"}), later.clone()));
-        session.connection.answer(key, &Answer::Approval(Approval::Approve), session.now);
-        assert_eq!(session.seen().selected.as_deref(), Some(selected), "{asked} {later}");
-    }
-}
-
-/// What the agent says at the end can be what it said at first.
-#[test]
-fn approval_of_replaced_description_is_not_sent() {
-    let text = |text: &str| json!({"content": [{"type": "content", "content": {"type": "text", "text": text}}]});
-    for (asked, later, selected) in [
-        (json!({"title": "ls -l"}), vec![json!({"title": "rm -rf /"})], "no"),
-        (json!({"title": "ls -l"}), vec![json!({"title": "ls -l"})], "once"),
-        (json!({"title": "ls -l"}), vec![text("$ rm -rf /")], "no"),
-        (json!({"rawInput": {"command": "foo"}}), vec![json!({"name": "mcp__evil__x"})], "no"),
-        (
-            json!({"rawInput": {"command": "foo"}}),
-            vec![json!({"rawInput": {"command": "bar"}}), json!({"rawInput": {"command": "foo"}})],
-            "no",
-        ),
-        (json!({"rawInput": {"command": "foo"}}), vec![json!({"kind": "delete"}), json!({"kind": "execute"})], "no"),
-        // A title of a known command explains it.
-        (json!({"rawInput": {"command": "foo"}}), vec![json!({"title": "Build"}), text("building")], "once"),
-    ] {
-        let mut session = Decided::new();
-        let key = session.asked(merged(json!({"kind": "execute"}), asked.clone()));
-        for fields in &later {
-            session.update(merged(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t"}), fields.clone()));
-        }
-        session.connection.answer(key, &Answer::Approval(Approval::Approve), session.now);
-        assert_eq!(session.seen().selected.as_deref(), Some(selected), "{asked} {later:?}");
-    }
-}
-
-#[test]
 fn approval_for_session_is_about_shown_change() {
     let edit = |id: &str, text: &str| {
         json!({
@@ -481,26 +433,6 @@ fn approval_for_session_needs_arguments() {
 }
 
 #[test]
-fn approval_of_changed_call_is_rejected() {
-    for (before, after, selected) in [
-        (json!({"rawInput": {"command": "git"}}), json!({"rawInput": {"command": "git push"}}), "no"),
-        (json!({"rawInput": {"command": "git"}}), json!({"rawInput": {"command": "rm x"}}), "no"),
-        (json!({}), json!({"rawInput": {"command": "rm x"}}), "no"),
-        (json!({}), json!({"rawInput": {"command": "git"}}), "once"),
-        (json!({"rawInput": {"command": "git"}}), json!({"locations": [{"path": "/etc/passwd"}]}), "no"),
-        (json!({"rawInput": {"command": "git"}}), json!({"locations": [{"path": "/project/a"}]}), "no"),
-        (json!({"rawInput": {"command": "git"}}), json!({"rawInput": {"command": "git"}, "status": "pending"}), "once"),
-    ] {
-        let mut session = Decided::new();
-        session.call(before.clone());
-        let asked = session.asked(before.clone());
-        session.update(merged(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t"}), after.clone()));
-        session.connection.answer(asked, &Answer::Approval(Approval::Approve), session.now);
-        assert_eq!(session.seen().selected.as_deref(), Some(selected), "{before} {after}");
-    }
-}
-
-#[test]
 fn files_and_terminals_are_denied_before_handler() {
     for (method, params, is_denied) in [
         ("fs/read_text_file", json!({"path": "/project/a"}), false),
@@ -595,83 +527,5 @@ proptest! {
                 Step::Update(_) | Step::End => {}
             }
         }
-    }
-}
-
-#[test]
-fn choice_of_options_is_judged_as_an_approval() {
-    let command = |command: &str| json!({"kind": "execute", "rawInput": {"command": command}});
-    for kinds in [
-        ["allow_once", "allow_once", "reject_once"],
-        ["allow_once", "reject_once", "reject_once"],
-        ["allow_twice", "allow_once", "later"],
-    ] {
-        let mut session = Decided::new();
-        let (seen, body) = session.choose(command("rm -rf ~"), kinds);
-        assert_eq!(seen.decision.map(|(outcome, _)| outcome.as_str().to_owned()).as_deref(), Some("deny"), "{kinds:?}");
-        assert_ne!(seen.selected.as_deref(), Some("allow_once"), "{kinds:?}");
-        assert_eq!(body, None, "{kinds:?}");
-        let (seen, body) = session.choose(merged(command("git push"), json!({"toolCallId": "u"})), kinds);
-        assert_eq!(seen.decision.map(|(outcome, _)| outcome.as_str().to_owned()).as_deref(), Some("ask"), "{kinds:?}");
-        assert!(body.is_some_and(|body| body.contains("git push")), "{kinds:?}");
-    }
-}
-
-#[test]
-fn option_of_unknown_kind_is_beside_an_approval() {
-    let mut session = Decided::new();
-    let (seen, body) = session.choose(
-        json!({"kind": "execute", "rawInput": {"command": "ls"}}),
-        ["allow_once", "allow_persistent", "reject_once"],
-    );
-    assert_eq!((seen.selected.as_deref(), body), (Some("allow_once"), None));
-}
-
-/// Programs differ in which of two members with one name they take.
-#[test]
-fn repeated_members_are_not_allowed_by_a_rule() {
-    let params = |call: &str| {
-        format!(
-            r#"{{"jsonrpc":"2.0","id":9,"method":"session/request_permission","params":{{"sessionId":"s","toolCall":{call},"options":[
-            {{"optionId":"once","name":"once","kind":"allow_once"}},{{"optionId":"no","name":"no","kind":"reject_once"}}]}}}}"#
-        )
-        .replace('\n', "")
-    };
-    for (call, decision) in [
-        (r#"{"toolCallId":"t","kind":"execute","rawInput":{"command":"ls"}}"#, "allow"),
-        (r#"{"toolCallId":"t","kind":"execute","rawInput":{"command":"git push","command":"ls"}}"#, "ask"),
-        (r#"{"toolCallId":"t","kind":"execute","rawInput":{"command":"ls","a":[{"b":1,"b":2}]}}"#, "ask"),
-        (r#"{"toolCallId":"t","kind":"execute","rawInput":{"command":"git push"},"rawInput":{"command":"ls"}}"#, "ask"),
-    ] {
-        let mut session = Decided::new();
-        session.seen();
-        session.connection.handle_line(params(call).as_bytes(), session.now);
-        let seen = session.seen();
-        assert_eq!(seen.decision.expect("a decision").0.as_str(), decision, "{call}");
-    }
-}
-
-#[test]
-fn choice_about_a_call_that_changes_is_rejected() {
-    let kinds = ["allow_once", "allow_once", "reject_once"];
-    for (change, chosen) in [(json!({}), "1"), (json!({"rawInput": {"command": "rm x"}}), "2")] {
-        let mut session = Decided::new();
-        session.number += 1;
-        let option =
-            |(at, kind): (usize, &&str)| json!({"optionId": at.to_string(), "name": at.to_string(), "kind": kind});
-        let options: Vec<_> = kinds.iter().enumerate().map(option).collect();
-        let call = json!({"toolCallId": "t", "title": "Go?", "kind": "execute", "rawInput": {"command": "make"}});
-        let params = json!({"sessionId": "s", "options": options, "toolCall": call});
-        session.hear(&json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}));
-        let outputs: Vec<_> = std::iter::from_fn(|| session.connection.poll_output()).collect();
-        let key = outputs.iter().find_map(|output| match output {
-            Output::Ask { key, .. } => Some(*key),
-            _ => None,
-        });
-        session.update(merged(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t"}), change));
-        session.seen();
-        let answers = crate::answers::Answers::new().answer("Go?", "1");
-        session.connection.answer(key.expect("a question"), &Answer::Question(Some(answers)), session.now);
-        assert_eq!(session.seen().selected.as_deref(), Some(chosen));
     }
 }

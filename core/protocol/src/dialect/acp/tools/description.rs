@@ -6,6 +6,7 @@ use agent_client_protocol_schema::v1::{self as acp, ToolCallContent, ToolCallUpd
 
 use super::{Call, MAX_DETAIL, MAX_DETAILS, Tools};
 use crate::dialect::CallDetails;
+use crate::dialect::acp::content;
 use crate::json::parsed_object;
 use crate::messages::ToolKind;
 
@@ -14,6 +15,7 @@ impl Tools {
     pub(in super::super) fn titled(&mut self, id: &str, title: &str) {
         if let Some(call) = self.find(id).filter(|call| !call.ended && call.name != title) {
             call.add_title(title);
+            call.described.0 = Some(hash(title));
         }
     }
 
@@ -95,7 +97,18 @@ impl Call {
 
     /// Whether the program was asked about the call, and knows only the agent's texts about it.
     pub(super) fn is_known_by_texts(&self) -> bool {
-        self.is_asked && self.may_change_something && self.arguments.is_empty()
+        self.is_asked && self.arguments.is_empty()
+    }
+
+    /// Takes in the newest title and text. Returns whether one of them differs from the one before.
+    pub(super) fn take_texts(&mut self, fields: &ToolCallUpdateFields) -> bool {
+        let title = fields.title.as_deref().filter(|title| !title.is_empty() && *title != self.name).map(hash);
+        let text = fields.content.as_deref().and_then(content::text).filter(|text| !text.is_empty());
+        let text = text.map(|text| hash(&text));
+        let is_other = |newest: Option<u64>, known: Option<u64>| newest.is_some() && newest != known;
+        let is_changed = is_other(title, self.described.0) || is_other(text, self.described.1);
+        self.described = (title.or(self.described.0), text.or(self.described.1));
+        is_changed
     }
 
     /// Notes that the agent has replaced what it said about the call. An approval that was asked for before is not about this.
@@ -116,6 +129,12 @@ impl Call {
     pub(super) fn is_new_title(&self, title: &str) -> bool {
         self.name != title && !self.titles.iter().any(|known| known == title)
     }
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Replaces the newest paths, unless the agent names none. Those that are no longer named are kept as earlier ones.

@@ -122,7 +122,8 @@ impl Acp {
         let by_title = fields.title.clone().filter(|title| names_mcp_tool(title) && call.is_new_title(title));
         let renamed =
             fields.name.clone().or_else(|| updates::named(meta)).filter(|name| *name != call.name).or(by_title);
-        if call.is_known_by_texts() && fields.title.as_deref().is_some_and(|title| call.is_new_title(title)) {
+        let is_other_text = call.take_texts(&fields);
+        if call.is_known_by_texts() && is_other_text {
             call.note_replaced();
         }
         call.describe(&fields);
@@ -159,9 +160,6 @@ impl Acp {
         }
         let has_text = raw_output.as_ref().is_some_and(has_text);
         let content = content.map(|content| call.take_content(content));
-        if call.is_known_by_texts() && content.as_deref().is_some_and(|content| content::text(content).is_some()) {
-            call.note_replaced();
-        }
         let mut arguments = None;
         if let Some(raw) = raw_input {
             arguments = Some(whole_arguments(&raw, content.as_deref()));

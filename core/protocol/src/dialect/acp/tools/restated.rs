@@ -57,6 +57,7 @@ impl Acp {
             call.blank = fields.raw_input.as_ref().is_some_and(is_blank);
             call.arguments.clone_from(&arguments);
             call.describe(fields);
+            call.take_texts(fields);
             self.tools.add(call);
             return self.tell(id, &name, &arguments, true, all);
         };
@@ -79,6 +80,7 @@ impl Acp {
         };
         let renamed = name.or_else(|| title.filter(is_name).map(str::to_owned)).filter(|name| *name != call.name);
         call.describe(fields);
+        call.take_texts(fields);
         if let Some(name) = &renamed {
             call.name.clone_from(name);
         }

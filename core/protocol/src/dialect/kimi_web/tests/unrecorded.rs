@@ -4,6 +4,7 @@
 use super::*;
 use crate::messages::{Content, ContentPart};
 
+mod approvals;
 mod replays;
 
 const PATH: &str = "/api/v1/sessions/session_0001";
@@ -350,18 +351,6 @@ fn answers_become_choices_texts_or_both() {
             "q4": {"kind": "skipped"},
         })
     );
-}
-
-#[test]
-fn repeated_request_is_asked_once() {
-    let mut player = Player::prompted();
-    for _ in 0..2 {
-        player.frame("event.approval.requested", json!({"approval_id": "a1", "turn_id": 0, "tool_call_id": "c1"}));
-    }
-    assert_eq!(player.asked.len(), 1);
-    answered(&mut player, &Answer::Approval(Approval::Approve));
-    player.frame("event.approval.requested", json!({"approval_id": "a1", "turn_id": 0, "tool_call_id": "c1"}));
-    assert!(player.asked.is_empty() && player.sent().is_empty());
 }
 
 #[test]
