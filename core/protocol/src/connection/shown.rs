@@ -56,10 +56,8 @@ pub(super) fn shown_texts(request: &ApprovalRequest, call: &ToolCallInfo) -> (Ve
             Some(command) => (words(command), true),
             None => (words(text), false),
         };
-        // Some agents cut a long command.
-        let beginning = command.trim_end_matches(['…', '.']).trim_end();
-        let is_said = said.iter().any(|said| said.contains(if has_form { beginning } else { &command }));
-        if is_said || beginning.is_empty() || command == call.name {
+        let is_said = said.iter().any(|said| says(said, &command));
+        if is_said || command.is_empty() || command == call.name {
             continue;
         }
         let mut shown = ToolCallInfo { kind: Some(ToolKind::Execute), ..call.clone() };
@@ -76,12 +74,21 @@ pub(super) fn shown_texts(request: &ApprovalRequest, call: &ToolCallInfo) -> (Ve
     (commands, titles)
 }
 
+/// Whether an argument has the words of a text, which may be cut or followed by an explanation.
+fn says(said: &str, text: &str) -> bool {
+    let cut = text.strip_suffix('…').or_else(|| text.strip_suffix("...")).map(str::trim_end);
+    let rest = text.strip_prefix(said).filter(|_| !said.is_empty());
+    format!(" {said} ").contains(&format!(" {text} "))
+        || cut.is_some_and(|beginning| !beginning.is_empty() && said.starts_with(beginning))
+        || rest.is_some_and(|rest| rest.starts_with(" (") || rest.starts_with(" ["))
+}
+
 /// Returns the command in a text with the form of a command: in backticks, or after the words that agents write before it.
 fn command_in(text: &str) -> Option<&str> {
     let text = text.trim();
-    let rest = ["Running: ", "Run: ", "$ "].into_iter().find_map(|beginning| text.strip_prefix(beginning));
-    let quoted = || text.strip_prefix('`')?.strip_suffix('`').filter(|inner| !inner.contains('`'));
-    rest.or_else(quoted).filter(|command| !command.trim().is_empty())
+    let rest = ["Running: ", "Run: ", "$ ", "Run command "].into_iter().find_map(|before| text.strip_prefix(before));
+    let inner = rest.unwrap_or(text).strip_prefix('`').and_then(|inner| inner.strip_suffix('`'));
+    inner.filter(|inner| !inner.contains('`')).or(rest).filter(|command| !command.trim().is_empty())
 }
 
 /// The text of an argument, or its words.
