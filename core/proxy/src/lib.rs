@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use kimi_agent_client::proxied::{self, RecordedFile, RunningAgent};
 use kimi_agent_client::{Error, Result, SessionOptions};
+use kimi_agent_protocol::error::invalid_option;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use guard::Guard;
@@ -98,7 +99,10 @@ where
     pump::last_words(&mut client, &mut guard).await;
     let problem = completed(recordings).await;
     outcome.and_then(|()| match problem {
-        Some(problem) => Err(Error::Internal(format!("a recording is incomplete: {problem}"))),
+        Some(problem) => Err(invalid_option(
+            "record",
+            format!("a recording is incomplete, because its file cannot be written: {problem}"),
+        )),
         None => Ok(()),
     })
 }
