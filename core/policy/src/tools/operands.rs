@@ -221,9 +221,10 @@ impl Taker<'_> {
                 self.add_file(&files, uses.into_iter(), path, &Word::Literal(".".to_owned()), true, place);
             }
         }
-        // A test in a file is named as `file::test`.
+        // A test in a file is named as `file::test` or `file:line`.
         let is_test_inside = |at: usize| {
-            let file = words[at].text().split_once("::").map(|(file, _)| file).filter(|file| !file.contains(':'));
+            let is_test = |name: &str| name.starts_with(':') || name.bytes().all(|byte| byte.is_ascii_digit());
+            let file = words[at].text().split_once(':').filter(|(_, name)| is_test(name)).map(|(file, _)| file);
             let base = place.inside.as_deref().unwrap_or(&place.base_dir);
             file.is_some_and(|file| !resolve(value_of(file), base, self.work_dir).is_outside())
         };
