@@ -199,7 +199,10 @@ const MAX_DEPTH: u32 = 3;
 impl Row {
     fn find(&'static self, words: &[Word], depth: u32, found: &mut Vec<Danger>) {
         let first = first_operand(words);
-        if !self.of.is_empty() && !first.is_some_and(|at| self.of.iter().any(|known| known == words[at].text())) {
+        // A toolchain such as `+nightly` comes before the subcommand.
+        let is_toolchain = first.is_some_and(|at| words[at].text().starts_with('+'));
+        let of = first.and_then(|at| words.get(at + usize::from(is_toolchain))).map(Word::text);
+        if !self.of.is_empty() && !of.is_some_and(|of| self.of.iter().any(|known| known == of)) {
             return;
         }
         if self.always || (self.bare && words.len() == 1) {

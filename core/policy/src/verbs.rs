@@ -306,6 +306,7 @@ fn kind_of_second_verb<'a>(words: impl Iterator<Item = &'a str>) -> Option<Kind>
 pub(crate) fn kind_by_title(title: &str, is_text: impl Fn(&str) -> bool) -> Option<Kind> {
     /// The rest of a longer title is not looked at.
     const MAX_WORDS: usize = 16;
+    const MAX_NOUNS: usize = 3;
     const SIGNS: [char; 10] = ['+', '/', '&', ',', '|', ';', '(', ')', '\\', '>'];
     if is_name(title) || title.contains(['"', '\'', '`']) {
         return None;
@@ -324,6 +325,8 @@ pub(crate) fn kind_by_title(title: &str, is_text: impl Fn(&str) -> bool) -> Opti
     }
     let mut words = words.iter().map(|word| &**word).skip_while(|word| *word == "and");
     let first = words.next()?;
+    // In longer titles, further words are rather nouns.
+    let is_short = title.split_whitespace().count() <= MAX_NOUNS;
     let is_reading = READS.contains(&first) || first.strip_suffix('s').is_some_and(|word| READS.contains(&word));
     let mut found = None;
     let mut follows = false;
@@ -332,7 +335,7 @@ pub(crate) fn kind_by_title(title: &str, is_text: impl Fn(&str) -> bool) -> Opti
             follows = word != "to";
             continue;
         }
-        let kind = kind_of_word(word).or_else(|| kind_of_noun(word, &[MAY_BE_NOUNS]));
+        let kind = kind_of_word(word).or_else(|| kind_of_noun(word, &[MAY_BE_NOUNS]).filter(|_| is_short));
         found = found.or(kind.filter(|_| follows));
         follows = false;
     }
@@ -390,6 +393,7 @@ mod tests {
             ("read then delete", Kind::Delete),
             ("Reads and deletes", Kind::Delete),
             ("Read and run rm", Kind::Execute),
+            ("Read and format", Kind::Edit),
             ("Read the file and delete it", Kind::Delete),
         ] {
             assert_eq!(kind_by_title(title, |_| false), Some(kind), "{title}");
@@ -399,6 +403,7 @@ mod tests {
             "Read src/delete/write.py",
             "Read src/delete",
             "Read and search",
+            "View docs and build notes",
             "Search for `read and delete`",
             "read_and_delete",
             "Write and delete",
@@ -408,6 +413,7 @@ mod tests {
             assert_eq!(kind_by_title(title, |_| false), None, "{title}");
         }
         assert_eq!(kind_by_title("Read create and delete", |word| word == "delete"), None);
+        assert_eq!(kind_by_title("View docs and build notes", |word| word == "docs"), None);
     }
 
     #[test]

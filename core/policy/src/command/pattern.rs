@@ -124,9 +124,20 @@ impl CommandPattern {
             let name = name.split(['=', ':']).next().unwrap_or(name).to_lowercase();
             Some(name.strip_prefix("no-").map_or(name.clone(), str::to_owned)).filter(|name| !name.is_empty())
         };
+        let is_short =
+            |text: &str, letters: &[char]| text.starts_with('-') && !text.starts_with("--") && text.contains(letters);
+        let rest = words.get(self.words.len()..).unwrap_or_default();
+        // `rm -i -f` does not ask, and `mv -n -f` replaces files.
+        let is_careful = |word: &String| is_short(word, &['i', 'I', 'n']) || word.starts_with("--interactive");
+        let forces = |word: &Word| is_short(word.text(), &['f', 'i']) || word.text().starts_with("--f");
+        if matches!(&*words.first().map(|word| base_name(word.text())).unwrap_or_default(), "rm" | "mv" | "cp" | "ln")
+            && self.words.iter().any(is_careful)
+            && rest.iter().any(forces)
+        {
+            return true;
+        }
         let spelled: Vec<String> = self.words.iter().skip(1).filter_map(|word| option(word)).collect();
         let Some(last) = self.words.last().filter(|_| !spelled.is_empty()) else { return false };
-        let rest = words.get(self.words.len()..).unwrap_or_default();
         let is_off = |word: &Word| OFF.contains(&&*word.text().to_lowercase());
         let is_switched_off = option(last).is_some() && !last.contains('=') && rest.first().is_some_and(is_off);
         let is_again = |word: &Word| {
@@ -404,6 +415,9 @@ mod tests {
             ("a --x=1 *", "a --x=1 --x=2"),
             ("a --xyz *", "a --xyz -xyz:no"),
             ("a --x *", "a --x FALSE"),
+            ("rm -i *", "rm -i -f b"),
+            ("mv -n *", "mv -n b c -vf"),
+            ("rm --interactive *", "rm --interactive --force b"),
         ] {
             assert!(is_undone(pattern, command), "{pattern}: {command}");
         }
@@ -414,6 +428,8 @@ mod tests {
             ("a --x", "a --x"),
             ("a *", "a --x --no-x"),
             ("a -x *", "a -x -x"),
+            ("rm -i *", "rm -i -v b"),
+            ("rm *", "rm -i -f b"),
         ] {
             assert!(!is_undone(pattern, command), "{pattern}: {command}");
         }

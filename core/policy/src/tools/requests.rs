@@ -1,8 +1,10 @@
 //! The addresses of requests, also those inside of other texts.
 
+use serde_json::Value;
+
 use super::operands::is_like_path;
 use super::{Part, Taker, Target};
-use crate::arguments::{all_texts, texts};
+use crate::arguments::{all_texts, key, texts};
 use crate::host;
 use crate::kinds::Kind;
 
@@ -127,13 +129,20 @@ impl Taker<'_> {
         /// Further texts are not looked at, and longer ones name no file.
         const MAX_TEXTS: usize = 200;
         const MAX_TEXT: usize = 1024;
+        /// Arguments for a search or a model.
+        const ASKED: [&str; 6] = ["query", "queries", "q", "prompt", "question", "description"];
         if ![by_name, by_agent].contains(&Some(Kind::Fetch)) {
             return;
         }
         let Some(arguments) = self.call.arguments else { return };
-        let (texts, _) = all_texts(arguments);
+        let (found, _) = all_texts(arguments);
+        let mut asked = Vec::new();
+        let is_asked = |(name, _): &(&String, &Value)| ASKED.contains(&&*key(name));
+        arguments.iter().filter(is_asked).for_each(|(_, value)| texts(value, &mut asked));
+        // The same text can be that of another argument, too.
+        let is_sent = |text: &&str| !text.contains('\n') && !asked.iter().any(|asked| std::ptr::eq(*asked, *text));
         let mut is_cut = false;
-        for (count, text) in texts.into_iter().filter(|text| !text.contains('\n')).enumerate() {
+        for (count, text) in found.into_iter().filter(is_sent).enumerate() {
             is_cut |= count >= MAX_TEXTS;
             if text.len() > MAX_TEXT || is_cut {
                 continue;
