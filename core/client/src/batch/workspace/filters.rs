@@ -6,8 +6,8 @@ use std::path::Path;
 
 /// Programs that take nothing to run from the working directory. The second word of `git` is the name of the program.
 ///
-/// Sources: `git-lfs-clean(1)`, whose `.lfsconfig` cannot name programs (`git-lfs-config(5)`, "LFSCONFIG"); `git-annex-smudge(1)`; the
-/// documentation of git-crypt and nbstripout; POSIX for the others.
+/// Sources: `git-lfs-config(5)`, by which `.lfsconfig` cannot name programs; `git-annex-smudge(1)`; the documentation of `git-crypt` and
+/// `nbstripout`; POSIX for the others.
 const KNOWN: [&str; 9] = ["git-lfs", "git-annex", "git-crypt", "nbstripout", "cat", "expand", "gzip", "tr", "unexpand"];
 const OF_GIT: [&str; 2] = ["lfs", "annex"];
 /// The beginnings of the names of programs that run what an argument or the working directory names.
