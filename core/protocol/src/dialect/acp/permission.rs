@@ -491,10 +491,7 @@ impl Acp {
     /// Makes a question from options that are not those of an approval. Each option is offered by its name.
     fn question(&self, call_id: &str, asked: &Asked, unread: &[String]) -> Question {
         let content = asked.tool_call.fields.content.as_deref().unwrap_or_default();
-        // A request can leave out the title that the agent sent before.
-        let title = asked.tool_call.fields.title.as_deref().filter(|title| !title.is_empty());
-        let title =
-            title.or_else(|| self.tools.title(call_id)).or_else(|| self.tools.name(call_id)).unwrap_or_default();
+        let title = self.tools.title_of(call_id, &asked.tool_call.fields);
         // The texts before the question are its subject, for example a plan.
         let mut texts = content::texts(content);
         let question = texts.pop().filter(|text| !text.is_empty()).unwrap_or(title).to_owned();
@@ -529,10 +526,7 @@ impl Acp {
     fn approval(&self, rpc_id: &str, call_id: &str, asked: &Asked, unread: &[String]) -> ApprovalRequest {
         let fields = &asked.tool_call.fields;
         let content = fields.content.as_deref().unwrap_or_default();
-        // Mistral Vibe and others send the id of the call alone. Then its own title describes it, or the name of its tool.
-        let title = fields.title.as_deref().filter(|title| !title.is_empty());
-        let title = title.or_else(|| self.tools.title(call_id)).or_else(|| self.tools.name(call_id));
-        let title = title.unwrap_or_default().to_owned();
+        let title = self.tools.title_of(call_id, fields).to_owned();
         let texts: Vec<&str> = content::texts(content).into_iter().chain(unread.iter().map(String::as_str)).collect();
         let mut request = ApprovalRequest {
             id: request_id(rpc_id),

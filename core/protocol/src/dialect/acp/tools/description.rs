@@ -25,6 +25,12 @@ impl Tools {
         call.titles.iter().rev().map(String::as_str).find(|title| !title.is_empty())
     }
 
+    /// Returns the title of a request. Mistral Vibe and others send the id of the call alone: then the call's own title, or its name.
+    pub(in super::super) fn title_of<'a>(&'a self, id: &str, fields: &'a ToolCallUpdateFields) -> &'a str {
+        let title = fields.title.as_deref().filter(|title| !title.is_empty());
+        title.or_else(|| self.title(id)).or_else(|| self.name(id)).unwrap_or_default()
+    }
+
     /// Returns the title of the last update of a call.
     pub(in super::super) fn updated_title(&self, id: &str) -> Option<&str> {
         self.calls.iter().rev().find(|call| call.id == id)?.title.as_deref()
