@@ -3,7 +3,7 @@
 
 mod early;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -55,7 +55,7 @@ struct OpenCall {
 /// The calls of the turn's own agent, or of one subagent.
 #[derive(Debug, Default)]
 struct Stream {
-    open: HashMap<String, OpenCall>,
+    open: BTreeMap<String, OpenCall>,
     /// The call that further pieces of arguments belong to.
     last: Option<String>,
 }
@@ -64,7 +64,7 @@ struct Stream {
 #[derive(Debug, Default)]
 pub(super) struct ToolCalls {
     /// By agent. The turn's own agent is the empty string.
-    streams: HashMap<String, Stream>,
+    streams: BTreeMap<String, Stream>,
     early: EarlyResults,
     open: usize,
     size: usize,
