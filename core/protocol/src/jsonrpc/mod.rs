@@ -51,6 +51,8 @@ pub enum Message<'a> {
 
 /// Stands for the code of a failure that has none: the agent reports it without a JSON-RPC error, or its code can't be read.
 pub const NO_CODE: i64 = 0;
+/// The first capacity of the buffer of a line, in bytes.
+const LINE: usize = 256;
 
 /// An error object of JSON-RPC.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -455,8 +457,12 @@ fn raw_id(id: &str) -> &RawValue {
 }
 
 fn line(message: &impl Serialize) -> Vec<u8> {
+    // Most lines fit, so that the buffer need not grow.
+    let mut line = Vec::with_capacity(LINE);
     // Only maps with keys that are not strings can fail, and no message has such a map.
-    let mut line = serde_json::to_vec(message).unwrap_or_default();
+    if serde_json::to_writer(&mut line, message).is_err() {
+        line.clear();
+    }
     line.push(b'\n');
     line
 }
