@@ -188,7 +188,7 @@ impl Connection {
         &mut self,
         rpc_id: String,
         approval: ApprovalRequest,
-        question: Event,
+        question: Box<Event>,
         size: usize,
         now: Instant,
     ) {
@@ -222,9 +222,9 @@ impl Connection {
 
     /// Handles the request for an approval of a call of the program's own tool. It is approved unless the policy denies it
     /// or asks about it.
-    pub(super) fn own_tool_request(&mut self, rpc_id: String, mut request: Event, size: usize, now: Instant) {
+    pub(super) fn own_tool_request(&mut self, rpc_id: String, mut request: Box<Event>, size: usize, now: Instant) {
         self.add_tool_call(&mut request, now);
-        let Event::ApprovalRequest(asked) = &request else { return };
+        let Event::ApprovalRequest(asked) = &*request else { return };
         let rules = self.sources.rules.clone();
         let call = asked.tool_call.get().map(|call| self.as_own(call));
         if self.is_unclear {

@@ -41,10 +41,10 @@ impl Connection {
             Incoming::Request { rpc_id, request } if self.is_of_policy(&request) && self.is_unclear => {
                 self.block_unclear_call(rpc_id, &request);
             }
-            Incoming::Request { rpc_id, request } => self.request(rpc_id, *request, line.len(), now),
-            Incoming::OwnToolRequest { rpc_id, request } => self.own_tool_request(rpc_id, *request, line.len(), now),
+            Incoming::Request { rpc_id, request } => self.request(rpc_id, request, line.len(), now),
+            Incoming::OwnToolRequest { rpc_id, request } => self.own_tool_request(rpc_id, request, line.len(), now),
             Incoming::Choice { rpc_id, question, approval } => {
-                self.choice_request(rpc_id, *approval, *question, line.len(), now);
+                self.choice_request(rpc_id, *approval, question, line.len(), now);
             }
             Incoming::Answered(bytes) => self.transmit(bytes),
             Incoming::Cancelled { rpc_id } => self.request_cancelled(&rpc_id),

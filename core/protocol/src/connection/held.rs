@@ -20,7 +20,7 @@ pub(super) struct Held {
     pub(super) key: RequestKey,
     pub(super) reply_to: ReplyTo,
     pub(super) scope: Scope,
-    pub(super) request: Event,
+    pub(super) request: Box<Event>,
     /// The size of the request, in bytes.
     pub(super) size: usize,
     /// The call, as rules see it.
@@ -68,10 +68,10 @@ impl Connection {
         let scope = held.scope;
         let asked = approval_of(&held.request, &held.call);
         held.asked = Some(self.approved_calls().asked(&asked, &decision, &[]));
-        let mut asked = Event::from(asked);
+        let mut asked = Box::new(Event::from(asked));
         asked.set_origin(RequestOrigin { session: self.number, request: key });
         let (of_held, size) = (held.size, serde_json::to_string(&asked).map_or(0, |json| json.len()));
-        self.outputs.push_back(Output::Event { scope, event: Box::new(asked.clone()), size });
+        self.outputs.push_back(Output::Event { scope, event: asked.clone(), size });
         self.report_decision(decision, scope);
         self.dispatch(key, ReplyTo::Held(Box::new(held)), scope, (asked, size + of_held), false, now);
     }

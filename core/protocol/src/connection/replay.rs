@@ -30,14 +30,14 @@ pub(super) struct Replaying {
 #[derive(Debug)]
 struct Held {
     rpc_id: String,
-    request: Event,
+    request: Box<Event>,
     size: usize,
 }
 
 impl Held {
     /// Returns whether a message is about the request, or about its tool call.
     fn is_resolved_by(&self, event: &Event) -> bool {
-        let call = match &self.request {
+        let call = match &*self.request {
             Event::ApprovalRequest(request) => Some(&request.tool_call_id),
             Event::QuestionRequest(request) => Some(&request.tool_call_id),
             Event::ToolCallRequest(request) => Some(&request.id),
@@ -62,7 +62,7 @@ impl Replaying {
         self.release(|held| !held.is_resolved_by(event));
     }
 
-    pub(super) fn request(&mut self, rpc_id: String, request: Event, size: usize) {
+    pub(super) fn request(&mut self, rpc_id: String, request: Box<Event>, size: usize) {
         self.requests += 1;
         if self.held.len() < MAX_HELD && self.held_bytes + size <= MAX_HELD_BYTES {
             self.held_bytes += size;

@@ -1,6 +1,6 @@
 //! Requests of the agent: the source of each answer, and the default answers. Approvals fail closed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -156,7 +156,8 @@ pub(super) struct About {
 /// The requests that await an answer.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    pending: HashMap<RequestKey, Pending>,
+    /// Boxed, because a map moves its values.
+    pending: BTreeMap<RequestKey, Box<Pending>>,
     /// The size of the open requests, in bytes.
     kept: usize,
     /// Ids of resolved manual requests. A late answer to such a request is not an error.
@@ -224,7 +225,7 @@ impl Connection {
     }
 
     /// Handles a request of the agent.
-    pub(super) fn request(&mut self, rpc_id: String, request: Event, size: usize, now: Instant) {
+    pub(super) fn request(&mut self, rpc_id: String, request: Box<Event>, size: usize, now: Instant) {
         self.keyed_request(rpc_id, request, size, now);
     }
 
@@ -232,7 +233,7 @@ impl Connection {
     pub(super) fn keyed_request(
         &mut self,
         rpc_id: String,
-        mut request: Event,
+        mut request: Box<Event>,
         mut size: usize,
         now: Instant,
     ) -> Option<RequestKey> {
@@ -241,7 +242,7 @@ impl Connection {
             self.refuse_with(&rpc_id, INVALID_PARAMS, &reason);
             return None;
         }
-        if let Event::ApprovalRequest(request) = &request {
+        if let Event::ApprovalRequest(request) = &*request {
             self.restate_call(request, now);
         }
         size += self.add_tool_call(&mut request, now);
@@ -252,10 +253,10 @@ impl Connection {
         let scope = self.scope();
         let key = self.new_key();
         request.set_origin(RequestOrigin { session: self.number, request: key });
-        if let Event::TerminalRequest(request) = &mut request {
+        if let Event::TerminalRequest(request) = &mut *request {
             request.id = self.terminals.next_id();
         }
-        self.outputs.push_back(Output::Event { scope, event: request.clone().into(), size });
+        self.outputs.push_back(Output::Event { scope, event: request.clone(), size });
         if let Some(replay) = &mut self.replay {
             replay.request(rpc_id, request, size);
             return None;
@@ -274,9 +275,9 @@ impl Connection {
         self.note_activity(now);
         self.record(|| recording::tool_call(&call));
         let scope = self.live_scope();
-        let mut request = Event::from(call);
+        let mut request = Box::new(Event::from(call));
         size += self.add_tool_call(&mut request, now);
-        self.outputs.push_back(Output::Event { scope, event: request.clone().into(), size });
+        self.outputs.push_back(Output::Event { scope, event: request.clone(), size });
         let key = self.new_key();
         self.dispatch(key, ReplyTo::ToolCaller(key), scope, (request, size), false, now);
         Some(key)

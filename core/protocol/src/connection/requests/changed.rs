@@ -83,7 +83,9 @@ fn named<'a>(arguments: &'a Map<String, Value>, names: &'a [&str]) -> impl Itera
 impl Connection {
     /// Returns the reason if an approval came too late: the agent has described the call in another way since it asked.
     pub(in super::super) fn change_of_call(&mut self, key: RequestKey) -> Option<String> {
-        let Pending { about, reply_to: ReplyTo::Agent(_), .. } = self.requests.pending.get(&key)? else { return None };
+        let Pending { about, reply_to: ReplyTo::Agent(_), .. } = &**self.requests.pending.get(&key)? else {
+            return None;
+        };
         let dialect = &self.dialect;
         let Some(asked) = &about.tool_call else {
             // The agent asked about a call before it described the call, as kimi-cli 1.30 does for subagents.

@@ -26,13 +26,13 @@ impl Connection {
         key: RequestKey,
         mut reply_to: ReplyTo,
         scope: Scope,
-        (request, size): (Event, usize),
+        (request, size): (Box<Event>, usize),
         is_approved: bool,
         now: Instant,
     ) {
         let services = self.sources.services;
         let served = |is_set| if is_set { AnswerSource::Handler } else { AnswerSource::Default };
-        let (source, kind, name, on_error) = match &request {
+        let (source, kind, name, on_error) = match &*request {
             Event::ApprovalRequest(_) => (self.sources.approval, HandlerKind::Approval, None, OnError::Block),
             Event::QuestionRequest(_) => (self.sources.question, HandlerKind::Question, None, OnError::Block),
             Event::ToolCallRequest(call) => {
@@ -74,7 +74,7 @@ impl Connection {
         let mut asked = None;
         if let ReplyTo::Held(held) = &reply_to {
             asked = held.asked;
-        } else if let Event::ApprovalRequest(request) = &request
+        } else if let Event::ApprovalRequest(request) = &*request
             && !cancelling
         {
             match self.approve_output(request).map_or_else(|| self.decide_approval(request, scope), Ok) {
@@ -96,7 +96,7 @@ impl Connection {
         if let Some(Verdict::Denied(reason)) = verdict {
             return self.refuse_request(reply_to, &request, INTERNAL_ERROR, reason);
         }
-        if let Event::ToolCallRequest(call) = &request
+        if let Event::ToolCallRequest(call) = &*request
             && kind == HandlerKind::Output
             && !self.dispatch_output(key, &mut reply_to, scope, (call, cancelling), now)
         {
@@ -117,7 +117,7 @@ impl Connection {
             let held = Held { key, reply_to, scope, request, size, call: decision.tool_call.clone(), asked: None };
             return self.ask_first(held, *decision, now);
         }
-        if let (Event::TerminalRequest(request), ReplyTo::Agent(rpc_id)) = (&request, &reply_to) {
+        if let (Event::TerminalRequest(request), ReplyTo::Agent(rpc_id)) = (&*request, &reply_to) {
             let bytes = self.dialect.answer_terminal(rpc_id, TerminalAnswer::Created(&request.id));
             self.transmit(bytes);
             self.terminals.add(key, request);
@@ -150,7 +150,7 @@ impl Connection {
                 let report_at = (kind != HandlerKind::Terminal).then(|| now + REPORT_AFTER);
                 let is_checked = kind == HandlerKind::Output;
                 let asked_at = now;
-                let pending = Pending {
+                let pending = Box::new(Pending {
                     reply_to,
                     request_id,
                     kind,
@@ -162,7 +162,7 @@ impl Connection {
                     report_at,
                     asked_at,
                     size,
-                };
+                });
                 if let Some(reason) = self.requests.add(key, pending) {
                     return self.handler_failed(key, reason, now);
                 }
@@ -170,7 +170,7 @@ impl Connection {
                     return self.handler_failed(key, SAME_ID.to_owned(), now);
                 }
                 if !manual && !is_checked {
-                    self.outputs.push_back(Output::Ask { key, scope, request: Box::new(request) });
+                    self.outputs.push_back(Output::Ask { key, scope, request });
                 }
                 return;
             }
@@ -180,7 +180,7 @@ impl Connection {
             _ if cancelling => Decider::Cancelled,
             _ => Decider::Default,
         };
-        let tool_call = match &request {
+        let tool_call = match &*request {
             Event::ApprovalRequest(request) => Some(&*request.tool_call_id),
             _ => None,
         };

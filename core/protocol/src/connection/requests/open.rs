@@ -44,8 +44,8 @@ impl Requests {
 
     /// Returns the request for a manual answer that names only an id.
     pub(super) fn named(&self, request_id: &str) -> Result<Option<RequestKey>> {
-        let is_manual = |pending: &&Pending| pending.manual && pending.request_id == request_id;
-        if self.pending.values().filter(is_manual).count() > 1 {
+        let is_manual = |pending: &Pending| pending.manual && pending.request_id == request_id;
+        if self.pending.values().filter(|pending| is_manual(pending)).count() > 1 {
             let reason =
                 format!("several requests with the id `{request_id}` await an answer; pass the request itself");
             return Err(invalid_option("request", reason));
@@ -61,7 +61,7 @@ impl Requests {
     }
 
     /// Adds a request. Returns the reason if there are too many.
-    pub(super) fn add(&mut self, key: RequestKey, pending: Pending) -> Option<String> {
+    pub(super) fn add(&mut self, key: RequestKey, pending: Box<Pending>) -> Option<String> {
         let is_too_large = self.kept > 0 && self.kept + pending.size > MAX_PENDING_BYTES;
         let is_full = self.pending.len() >= MAX_PENDING;
         self.kept += pending.size;
@@ -72,7 +72,7 @@ impl Requests {
         is_too_large.then(|| format!("the requests that await an answer exceed {MAX_PENDING_BYTES} bytes"))
     }
 
-    pub(super) fn take(&mut self, key: RequestKey) -> Option<Pending> {
+    pub(super) fn take(&mut self, key: RequestKey) -> Option<Box<Pending>> {
         let pending = self.pending.remove(&key)?;
         self.kept -= pending.size;
         if pending.manual {
@@ -93,7 +93,7 @@ impl Requests {
     }
 
     /// Takes the approval that the agent reports as resolved.
-    pub(super) fn resolved(&mut self, request_id: &str) -> Option<(RequestKey, Pending)> {
+    pub(super) fn resolved(&mut self, request_id: &str) -> Option<(RequestKey, Box<Pending>)> {
         let is_asked = |pending: &Pending| matches!(pending.reply_to, ReplyTo::Agent(_));
         let key = self.find(request_id, |pending| pending.kind == HandlerKind::Approval && is_asked(pending))?;
         Some((key, self.take(key)?))
@@ -105,7 +105,7 @@ impl Requests {
         self.pending.iter().filter(|(_, pending)| is_meant(pending)).map(|(key, _)| *key).max()
     }
 
-    pub(super) fn withdraw(&mut self, which: impl Fn(&Pending) -> bool) -> Vec<(RequestKey, Pending)> {
+    pub(super) fn withdraw(&mut self, which: impl Fn(&Pending) -> bool) -> Vec<(RequestKey, Box<Pending>)> {
         let mut keys: Vec<_> = self.pending.iter().filter(|(_, pending)| which(pending)).map(|(key, _)| *key).collect();
         keys.sort_unstable();
         keys.into_iter().filter_map(|key| Some((key, self.take(key)?))).collect()

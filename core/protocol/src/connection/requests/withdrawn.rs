@@ -66,7 +66,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn record_rejection(&mut self, pending: Pending, by: RejectedBy) {
+    pub(super) fn record_rejection(&mut self, pending: Box<Pending>, by: RejectedBy) {
         if pending.kind == HandlerKind::Approval
             && let Some(turn) = &mut self.turn
         {
