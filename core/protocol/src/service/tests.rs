@@ -178,6 +178,8 @@ fn data_says_whether_a_retry_can_help() {
         (json!({"name": "UnknownError", "isRetryable": false}), None),
         (json!({"codexErrorInfo": {"responseStreamDisconnected": {"httpStatusCode": null}}}), Some(true)),
         (json!({"codexErrorInfo": "usageLimitExceeded"}), Some(true)),
+        (json!({"code": "provider.quota_exhausted", "message": "429 Quota exhausted"}), Some(false)),
+        (json!({"code": "provider.credential_invalid", "message": "429 malformed"}), Some(false)),
     ] {
         let found = recognised(Some(-32603), "Internal error", Some(&data)).map(|found| found.is_retryable);
         assert_eq!(found, expected, "{data}");

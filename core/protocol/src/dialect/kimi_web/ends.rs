@@ -12,13 +12,16 @@ use crate::messages::{Json, decode_body};
 
 /// The error of the model's service that has filtered the answer.
 const FILTERED: &str = "provider.filtered";
+/// The reason of a turn that ended by itself. A failure that is reported beside it has precedence.
+const COMPLETED: &str = "completed";
 
 /// The end of a turn, as the server reports it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Ended {
     pub(super) turn_id: Option<i64>,
-    pub(super) reason: String,
+    /// Default: `completed`.
+    reason: Option<String>,
     #[serde(default, deserialize_with = "turn_error")]
     error: Option<TurnError>,
     interrupt_reason: Option<String>,
@@ -63,14 +66,15 @@ impl TurnError {
 impl Ended {
     /// Makes the end of a prompt for which the server reports only this.
     pub(super) fn of_prompt(reason: &str) -> Self {
-        Self { reason: reason.to_owned(), ..Self::default() }
+        Self { reason: Some(reason.to_owned()), ..Self::default() }
     }
 
     /// Converts the end of a turn to a canonical status or a failure. `cut` is the word for an answer that was cut or refused.
     pub(super) fn outcome(self, cut: Option<&str>) -> std::result::Result<Json, RpcFailure> {
         let code = self.error.as_ref().map_or("", |error| error.word("code"));
-        match self.reason.as_str() {
-            "completed" => Ok(match (cut, self.stop_reason) {
+        let is_cut = cut.and_then(cut_by).is_some();
+        match self.reason.as_deref().unwrap_or(COMPLETED) {
+            COMPLETED if self.error.is_none() || is_cut => Ok(match (cut, self.stop_reason) {
                 (Some(word), _) => ended(cut_by(word).unwrap_or(TurnStatus::Finished).as_str(), word),
                 (None, Some(word)) => ended("finished", &word),
                 (None, None) => status("finished"),
@@ -101,7 +105,7 @@ fn failed(error: Option<TurnError>) -> RpcFailure {
     let name = error.word("code");
     let code = match name {
         "model.not_configured" | "auth.model_not_resolved" | "model.not_found" => MODEL_NOT_SET,
-        "provider.auth_error" => NOT_LOGGED_IN,
+        "provider.auth_error" | "provider.auth_expired" => NOT_LOGGED_IN,
         name if name.starts_with("provider.") => MODEL_FAILED,
         name if name.starts_with("auth.") => NOT_LOGGED_IN,
         // The words of the error can show its kind.

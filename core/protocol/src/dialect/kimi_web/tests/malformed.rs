@@ -149,6 +149,8 @@ fn error_of_turn_is_classified_by_its_words() {
             format!("llm_service_error: {silent}: provider.api_error"),
         ),
         (json!({"code": 7, "message": "a bug"}), "rpc_error: a bug".to_owned()),
+        (json!({"code": "provider.auth_expired", "message": "no"}), "auth_expired: no".to_owned()),
+        (json!({"code": "context.overflow", "message": "no"}), "context_too_long: no".to_owned()),
         (json!([1]), format!("rpc_error: {silent}")),
         (json!(""), format!("rpc_error: {silent}")),
         (json!(null), format!("rpc_error: {silent}")),
@@ -156,6 +158,23 @@ fn error_of_turn_is_classified_by_its_words() {
         let end = end_by(&json!({}), &json!({"reason": "failed", "error": error}));
         assert!(end.starts_with(&format!("turn {expected}")), "{error}: {end}");
     }
+}
+
+#[test]
+fn error_beside_end_of_turn_is_a_failure() {
+    let error = json!({"code": "provider.rate_limit", "message": "429 Too Many Requests"});
+    let expected = "turn llm_service_error: 429 Too Many Requests";
+    for turn in [
+        json!({"error": error}),
+        json!({"reason": null, "error": error}),
+        json!({"reason": "completed", "error": error}),
+    ] {
+        let end = end_by(&json!({}), &turn);
+        assert!(end.starts_with(expected), "{turn}: {end}");
+    }
+    let cut = end_by(&json!({"finishReason": "max_tokens"}), &json!({"reason": "completed", "error": error}));
+    assert!(cut.starts_with("turn truncated"), "{cut}");
+    assert!(end_by(&json!({}), &json!({})).starts_with("turn finished"));
 }
 
 #[test]
