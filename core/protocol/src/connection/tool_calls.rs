@@ -108,6 +108,8 @@ impl ToolCalls {
                     self.set_incomplete(&id);
                 }
             }
+            // The pieces that follow do not belong to the call before it.
+            Event::Unknown(_) => self.continue_with(agent, None),
             Event::ToolResult(result) => {
                 let Some((known, complete, place)) = self.end(agent, &result.tool_call_id, present.details) else {
                     if let Some(record) = present.record.as_deref().filter(|_| !is_unfinished(result)) {
@@ -341,6 +343,7 @@ pub(super) fn concerns_tool_calls(event: &Event) -> bool {
         | Event::ToolResult(_)
         | Event::ApprovalRequest(_)
         | Event::ToolCallRequest(_) => true,
+        Event::Unknown(unknown) => unknown.kind == "ToolCall",
         Event::SubagentEvent(subagent) => concerns_tool_calls(&subagent.event),
         _ => false,
     }

@@ -362,3 +362,28 @@ fn names_and_ids_of_open_calls_are_bounded() {
     assert!(asked(&mut peer, "c200").flatten().is_some());
     assert_eq!(asked(&mut peer, "c299"), Some(None), "the names of the others take 16 MiB");
 }
+
+#[test]
+fn pieces_after_unreadable_call_belong_to_no_other() {
+    for (second, arguments) in [
+        (
+            json!({"type": "function", "id": "2", "function": {"name": null, "arguments": ""}}),
+            Some(r#"{"command":"rm"}"#),
+        ),
+        (json!({"type": "function", "id": null, "function": {"name": "Shell", "arguments": ""}}), None),
+    ] {
+        for first in ["", r#"{"command":"ls"}"#] {
+            let mut peer = in_turn(asking());
+            peer.event("ToolCall", &call("1", "ListFiles", first));
+            peer.event("ToolCall", &second);
+            peer.event("ToolCallPart", &json!({"arguments_part": r#"{"command":"rm"}"#}));
+            peer.event("ToolResult", &tool_result("1", "one"));
+            peer.event("ToolResult", &tool_result("2", "two"));
+            let results: Vec<_> = peer.events().iter().filter_map(added).collect();
+            let known = if first.is_empty() { "ListFiles null" } else { r#"ListFiles {"command":"ls"}"# };
+            let mut expected = vec![known.to_owned()];
+            expected.extend(arguments.map(|arguments| format!(" {arguments}")));
+            assert_eq!(results, expected, "{second} {first}");
+        }
+    }
+}

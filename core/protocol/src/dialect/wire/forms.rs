@@ -11,6 +11,7 @@ pub(in crate::dialect) fn read_other_forms(event: &mut Event) {
         Event::Unknown(unknown) => {
             let payload = unknown.payload.get();
             let read = match &*unknown.kind {
+                "ToolCall" => tool_call(payload),
                 "ToolResult" => tool_result(payload),
                 "ContentPart" => content_part(payload),
                 // Its name until 1.1.
@@ -40,6 +41,24 @@ pub(in crate::dialect) fn read_other_forms(event: &mut Event) {
         }
         _ => {}
     }
+}
+
+/// Reads a call whose tool has no name, or a name of another type. The pieces of its arguments follow.
+fn tool_call(payload: &str) -> Option<Event> {
+    let mut call = parsed_object(payload)?;
+    let mut function = match call.remove("function") {
+        Some(Value::Object(function)) => function,
+        _ => Map::new(),
+    };
+    let name = match function.remove("name") {
+        Some(name @ Value::String(_)) => name,
+        Some(name @ Value::Number(_)) => name.to_string().into(),
+        _ => "".into(),
+    };
+    function.insert("name".to_owned(), name);
+    call.insert("function".to_owned(), Value::Object(function));
+    let event = Event::decode("ToolCall", &Value::Object(call).to_string());
+    matches!(event, Event::ToolCall(_)).then_some(event)
 }
 
 /// Reads the result of a tool whose optional parts are absent or of another type, or that is only its output.

@@ -203,3 +203,23 @@ fn unreadable_item_of_list_is_left_out_alone() {
     assert!(matches!(shown(json!([{"title": 7}])), DisplayBlock::Unknown(_)));
     assert!(matches!(shown(json!([])), DisplayBlock::Todo(list) if list.items.is_empty()));
 }
+
+#[test]
+fn call_without_readable_name_is_read() {
+    for (function, name, arguments) in [
+        (json!({"name": null, "arguments": "{}"}), "", Some("{}")),
+        (json!({"arguments": {"a": 1}}), "", Some(r#"{"a":1}"#)),
+        (json!({"name": 7}), "7", None),
+        (json!({"name": ["a"], "arguments": null}), "", None),
+        (json!(null), "", None),
+        (json!("Shell"), "", None),
+    ] {
+        match read("ToolCall", &json!({"type": "function", "id": 2, "function": function})) {
+            Event::ToolCall(ToolCall { id, function: read, .. }) => {
+                assert_eq!((&*id, &*read.name, read.arguments.as_deref()), ("2", name, arguments), "{function}");
+            }
+            other => panic!("{function}: {other:?}"),
+        }
+    }
+    assert!(matches!(read("ToolCall", &json!({"id": null, "function": {"name": "Shell"}})), Event::Unknown(_)));
+}
