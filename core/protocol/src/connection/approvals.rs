@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 
+use super::displayed::displayed_calls;
 use super::policy::{AskedAbout, reason_of_earlier, stated_kind, strictest, strictness};
 use super::recording::Decided;
 use super::requests::ReplyTo;
@@ -81,6 +82,7 @@ impl Connection {
         }
         let doubt = doubt_of(&statements, self.is_unclear);
         let mut earlier = statements.earlier;
+        earlier.extend(displayed_calls(request, &newest));
         if doubt.is_some() {
             // What is known may still be denied.
             earlier.push(newest.clone());

@@ -20,6 +20,7 @@ mod approvals;
 mod budget;
 mod calls;
 mod cost;
+mod displayed;
 mod events;
 mod granted;
 mod halves;

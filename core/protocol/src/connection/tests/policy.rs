@@ -205,6 +205,27 @@ fn request_that_shows_another_command_is_a_change() {
 }
 
 #[test]
+fn blocks_in_any_form_are_parts_of_the_call() {
+    for (block, sent) in [
+        (json!({"type": "shell", "language": "bash", "command": "ls"}), APPROVED),
+        (json!({"type": "shell", "command": "ls"}), APPROVED),
+        (json!({"type": "shell", "command": "rm x"}), REJECTED_RM),
+        (json!({"type": "shell", "language": null, "command": ["rm", "x"]}), REJECTED),
+        (json!({"type": "console", "command": "rm x"}), REJECTED_RM),
+        (json!({"type": 7, "command": "git push"}), REJECTED),
+        (json!({"type": "brief", "text": "rm x"}), APPROVED),
+    ] {
+        let mut peer = in_turn(AnswerSource::Default);
+        call(&mut peer, "ls");
+        let request = json!({"id": "a", "tool_call_id": "tc", "sender": "Shell", "action": "run", "description": "Run",
+            "display": [block]});
+        peer.request("r", "ApprovalRequest", &request);
+        let answer = peer.said();
+        assert!(answer.len() == 1 && answer[0].starts_with(sent), "{block}: {answer:?}");
+    }
+}
+
+#[test]
 fn description_of_another_command_is_a_change() {
     let described = |command: &str| format!("Run command `{command}`");
     for (before, text, sent) in [
