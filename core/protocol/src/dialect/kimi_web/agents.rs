@@ -29,6 +29,7 @@ pub(super) enum Place {
 /// A tool call whose result has not come.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Call {
+    pub(super) name: String,
     /// Pieces of its arguments may be missing.
     pub(super) is_partial: bool,
     /// It was emitted with all of its arguments.
@@ -43,14 +44,19 @@ pub(super) struct Call {
 const MAX_PIECES: usize = 256 << 10;
 
 impl Call {
+    /// Makes a call that was emitted without arguments.
+    pub(super) fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
     /// Makes a call that was emitted with these arguments.
-    pub(super) fn of_whole(arguments: &str) -> Self {
-        Self { is_whole: true, whole: Self::hash(arguments), ..Self::default() }
+    pub(super) fn of_whole(name: &str, arguments: &str) -> Self {
+        Self { is_whole: true, whole: Self::hash(arguments), ..Self::named(name) }
     }
 
     /// Makes a call whose arguments are not known.
-    pub(super) fn unknown() -> Self {
-        Self { is_partial: true, ..Self::default() }
+    pub(super) fn unknown(name: &str) -> Self {
+        Self { is_partial: true, ..Self::named(name) }
     }
 
     /// Adds a piece of the arguments that was emitted.

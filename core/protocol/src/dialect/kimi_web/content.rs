@@ -1,8 +1,9 @@
 //! Conversion of the content of prompts and outputs.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::requests::PLAN_REVIEW;
 use crate::messages::{
     Content, ContentPart, DiffDisplayBlock, DisplayBlock, Json, ShellDisplayBlock, UnknownDisplayBlock,
 };
@@ -153,44 +154,82 @@ fn part(item: Value) -> ContentPart {
     serde_json::from_value(item.clone()).unwrap_or_else(|_| ContentPart::text(item.to_string()))
 }
 
-/// Returns the blocks that display a tool call.
-pub(super) fn display(value: &Value, work_dir: Option<&str>) -> Option<DisplayBlock> {
-    let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
-    let kind = text("kind")?;
-    match &*kind {
-        "command" => {
-            let language = text("language").unwrap_or_else(|| "bash".to_owned());
-            let mut block = ShellDisplayBlock { language, command: text("command")?, extra: Default::default() };
-            // The directory and the variables change the meaning of the command.
-            let is_more = |name: &str, value: &Value| match name {
-                "kind" | "type" | "command" | "language" | "description" => false,
-                "cwd" => !value.is_null() && (value.as_str() != work_dir || work_dir.is_none()),
-                _ => !value.is_null(),
-            };
-            for (name, value) in value.as_object()?.iter().filter(|(name, value)| is_more(name, value)) {
-                block.extra.insert(name.clone(), value.clone());
-            }
-            Some(DisplayBlock::Shell(block))
-        }
-        "file_io" if matches!(text("operation").as_deref(), Some("write" | "edit")) => {
-            Some(DisplayBlock::Diff(DiffDisplayBlock {
-                path: text("path")?,
-                old_text: text("before").unwrap_or_default(),
-                new_text: text("after").or_else(|| text("content"))?,
-                old_start: None,
-                new_start: None,
-                is_summary: None,
-                extra: Default::default(),
-            }))
-        }
-        // The request contains everything.
-        "plan_review" => None,
-        _ => {
-            let mut block = UnknownDisplayBlock { kind, extra: Default::default() };
-            for (name, value) in value.as_object()?.iter().filter(|(name, _)| *name != "kind" && *name != "type") {
-                block.extra.insert(name.clone(), value.clone());
-            }
-            Some(DisplayBlock::Unknown(block))
-        }
+/// Returns the block that displays a tool call. It has everything that the server shows, in any form, because a decision is about
+/// all of it. `is_plan` says that the request has the plan.
+pub(super) fn display(value: &Value, work_dir: Option<&str>, is_plan: bool) -> Option<DisplayBlock> {
+    let Value::Object(members) = value else {
+        return unknown_block("", [("display", value)]);
+    };
+    let kind = members.get("kind").and_then(Value::as_str);
+    let known = match kind {
+        Some("command") => command_block(members, work_dir),
+        Some("diff") => change_block(members),
+        Some("file_io") if ["write", "edit"].map(Some).contains(&text(members, "operation")) => change_block(members),
+        _ => None,
+    };
+    if known.is_some() || (is_plan && kind == Some(PLAN_REVIEW)) {
+        return known;
     }
+    let is_more = |name: &str| name != "type" && (name != "kind" || kind.is_none());
+    unknown_block(kind.unwrap_or_default(), members.iter().filter(|(name, _)| is_more(name)))
+}
+
+fn text<'a>(members: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    members.get(name).and_then(Value::as_str)
+}
+
+/// Returns a block with these members. `None` if they say nothing.
+fn unknown_block<'a, N: Into<String>>(
+    kind: &str,
+    members: impl IntoIterator<Item = (N, &'a Value)>,
+) -> Option<DisplayBlock> {
+    let mut block = UnknownDisplayBlock { kind: kind.to_owned(), extra: Default::default() };
+    for (name, value) in members.into_iter().filter(|(_, value)| !value.is_null()) {
+        block.extra.insert(name, value.clone());
+    }
+    (!kind.is_empty() || !block.extra.is_empty()).then_some(DisplayBlock::Unknown(block))
+}
+
+fn command_block(members: &Map<String, Value>, work_dir: Option<&str>) -> Option<DisplayBlock> {
+    let language = text(members, "language").unwrap_or("bash").to_owned();
+    let command = text(members, "command")?.to_owned();
+    let mut block = ShellDisplayBlock { language, command, extra: Default::default() };
+    // The directory and the variables change the meaning of the command.
+    let is_more = |name: &str, value: &Value| match name {
+        "kind" | "type" | "command" | "language" | "description" => false,
+        "cwd" => !value.is_null() && (value.as_str() != work_dir || work_dir.is_none()),
+        _ => !value.is_null(),
+    };
+    for (name, value) in members.iter().filter(|(name, value)| is_more(name, value)) {
+        block.extra.insert(name, value.clone());
+    }
+    Some(DisplayBlock::Shell(block))
+}
+
+/// Returns the change of a file. `None` if a part of it cannot be read.
+fn change_block(members: &Map<String, Value>) -> Option<DisplayBlock> {
+    const TEXTS: [&str; 3] = ["before", "after", "content"];
+    let is_readable = |name: &&str| members.get(*name).is_none_or(|value| value.is_null() || value.is_string());
+    if !TEXTS.iter().all(is_readable) {
+        return None;
+    }
+    let new_text = text(members, "after").or_else(|| text(members, "content"));
+    let mut block = DiffDisplayBlock {
+        path: text(members, "path")?.to_owned(),
+        old_text: text(members, "before").unwrap_or_default().to_owned(),
+        new_text: new_text.unwrap_or_default().to_owned(),
+        old_start: None,
+        new_start: None,
+        // The server does not say what it writes.
+        is_summary: new_text.is_none().then_some(true),
+        extra: Default::default(),
+    };
+    let is_more = |name: &str, value: &Value| {
+        let is_known = ["kind", "type", "operation", "path"].contains(&name) || TEXTS.contains(&name);
+        !(is_known || value.is_null() || name == "hunks" && value.is_number())
+    };
+    for (name, value) in members.iter().filter(|(name, value)| is_more(name, value)) {
+        block.extra.insert(name, value.clone());
+    }
+    Some(DisplayBlock::Diff(block))
 }

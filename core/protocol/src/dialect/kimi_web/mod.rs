@@ -4,7 +4,8 @@
 //!
 //! - `opening`: from the first call to the session's first event.
 //! - `calls`: prompts, steering, cancelling, settings, undo, uploads.
-//! - `frames`: the envelope of a frame. `events`: the meaning of a frame. `ends`: the end of a turn. `tools`: tool calls. `usage`: tokens. `requests`: approvals and questions.
+//! - `frames`: the envelope of a frame. `events`: the meaning of a frame. `ends`: the end of a turn. `tools`: tool calls. `usage`: tokens. `requests`: approvals and questions. `questions`: the
+//!   texts and choices of questions. `members`: ids and texts in several forms.
 //! - `agents`: how far each agent is, and the events of subagents. `content`: the contents of prompts and outputs.
 //! - `cursors`: which frames have been seen, and what to do once a lost connection is there again.
 //! - `transcript`: the past, for a `replay` and for what was lost. `pages`: the server's answers as types.
@@ -18,8 +19,10 @@ mod ends;
 mod events;
 mod frames;
 mod listing;
+mod members;
 mod opening;
 mod pages;
+mod questions;
 mod replay;
 mod requests;
 #[cfg(test)]

@@ -1,15 +1,16 @@
 //! The agent's approval requests and questions.
 
-use std::collections::HashMap;
 use std::hash::BuildHasher as _;
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::agents::Place;
-use super::{Asked, KimiWeb, MAIN, content, segment};
+use super::questions::{self, Asking, answers_body};
+use super::{Asked, KimiWeb, MAIN, content, members, segment};
 use crate::answers::Approval;
 use crate::dialect::{Answer, Incoming};
+use crate::json::exact;
 use crate::messages::{
     ApprovalKind, ApprovalRequest, ApprovalResponse, ApprovalSource, Event, PlanDisplay, Question, QuestionOption,
     QuestionRequest, decode_body,
@@ -17,7 +18,7 @@ use crate::messages::{
 
 /// The tool whose approval is the review of a plan, and the kind of what is shown.
 const PLAN_TOOL: &str = "ExitPlanMode";
-const PLAN_REVIEW: &str = "plan_review";
+pub(super) const PLAN_REVIEW: &str = "plan_review";
 /// The limit of open requests.
 const MAX_OPEN: usize = 2048;
 /// The labels of a plan's review that the server adds to the plan's own.
@@ -51,65 +52,36 @@ enum What {
     Questions(Vec<Asking>),
 }
 
-/// A question, with the agent's ids of it and of its choices.
-#[derive(Debug)]
-struct Asking {
-    id: String,
-    text: String,
-    is_multiple: bool,
-    /// Ids and labels.
-    options: Vec<(String, String)>,
-}
-
 #[derive(Deserialize)]
 struct ApprovalPayload {
+    #[serde(deserialize_with = "members::id")]
     approval_id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "members::turn")]
     turn_id: Option<i64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "members::optional_id")]
     tool_call_id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "members::text")]
     tool_name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "members::text")]
     action: String,
     #[serde(default)]
     tool_input_display: Value,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "members::agent")]
     agent_id: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct QuestionPayload {
+    #[serde(deserialize_with = "members::id")]
     question_id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "members::turn")]
     turn_id: Option<i64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "members::optional_id")]
     tool_call_id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "members::agent")]
     agent_id: Option<String>,
-    questions: Vec<QuestionItem>,
-}
-
-#[derive(Deserialize)]
-struct QuestionItem {
-    id: String,
-    question: String,
-    header: Option<String>,
-    body: Option<String>,
     #[serde(default)]
-    options: Vec<Choice>,
-    #[serde(default)]
-    multi_select: Option<bool>,
-    other_label: Option<String>,
-    other_description: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Choice {
-    #[serde(default)]
-    id: String,
-    label: String,
-    description: Option<String>,
+    questions: Value,
 }
 
 /// Returns the id of a request, unique in the session.
@@ -119,7 +91,10 @@ fn rpc_id(kind: &str, id: &str) -> String {
 
 impl KimiWeb {
     pub(super) fn approval_requested(&mut self, payload: &str, all: &mut Vec<Incoming>) -> Result<(), String> {
-        let asked: ApprovalPayload = decode_body(payload)?;
+        let asked: ApprovalPayload = match exact(payload) {
+            Ok(asked) => asked,
+            Err(reason) => return Err(self.refuse_unreadable("approval", payload, reason, all)),
+        };
         let rpc_id = rpc_id("approval", &asked.approval_id);
         // The id and the name of the call, the action, and the display.
         let about = (&asked.tool_call_id, &asked.tool_name, &asked.action, &asked.tool_input_display);
@@ -176,7 +151,7 @@ impl KimiWeb {
             subagent_type: self.agents.name(&agent),
             agent_id: Some(agent.clone()).filter(|agent| agent != MAIN),
             source_description: None,
-            display: content::display(display, self.params.work_dir.to_str()).into_iter().collect(),
+            display: content::display(display, self.params.work_dir.to_str(), is_plan).into_iter().collect(),
             extra: Default::default(),
             tool_call: Default::default(),
         };
@@ -185,8 +160,8 @@ impl KimiWeb {
             let path = display.get("path").and_then(Value::as_str).unwrap_or_default();
             let shown = PlanDisplay { content: plan.to_owned(), file_path: path.to_owned(), extra: Default::default() };
             self.push(&agent, place, shown.into(), all);
-            let options = display.get("options").cloned().unwrap_or_default();
-            let ways: Vec<Choice> = serde_json::from_value(options).unwrap_or_default();
+            let options = questions::read_options(display.get("options").unwrap_or_default()).unwrap_or_default();
+            let ways: Vec<_> = options.into_iter().map(|(_, way)| way).collect();
             let labels = ways.iter().map(|way| way.label.clone()).collect();
             let question = plan_question(ways, plan);
             let request = QuestionRequest {
@@ -207,7 +182,12 @@ impl KimiWeb {
     }
 
     pub(super) fn question_requested(&mut self, payload: &str, all: &mut Vec<Incoming>) -> Result<(), String> {
-        let asked: QuestionPayload = decode_body(payload)?;
+        let asked = exact::<QuestionPayload>(payload);
+        let asked = asked.and_then(|asked| questions::read(&asked.questions).map(|questions| (asked, questions)));
+        let (asked, (known, questions)) = match asked {
+            Ok(read) => read,
+            Err(reason) => return Err(self.refuse_unreadable("question", payload, reason, all)),
+        };
         let rpc_id = rpc_id("question", &asked.question_id);
         if self.requests.contains_key(&rpc_id) {
             return Ok(());
@@ -218,23 +198,6 @@ impl KimiWeb {
             return Ok(());
         }
         self.tell_call_of_request(&agent, &asked.tool_call_id, "AskUserQuestion", place, all);
-        let mut known = Vec::new();
-        let mut questions = Vec::new();
-        for item in asked.questions {
-            let is_multiple = item.multi_select == Some(true);
-            let options = item.options.iter().map(|choice| (choice.id.clone(), choice.label.clone())).collect();
-            known.push(Asking { id: item.id, text: item.question.clone(), is_multiple, options });
-            questions.push(Question {
-                question: item.question,
-                header: item.header,
-                options: item.options.into_iter().map(option).collect(),
-                multi_select: Some(is_multiple),
-                body: item.body,
-                other_label: item.other_label,
-                other_description: item.other_description,
-                extra: Default::default(),
-            });
-        }
         let request = QuestionRequest {
             id: asked.question_id.clone(),
             tool_call_id: asked.tool_call_id,
@@ -247,6 +210,40 @@ impl KimiWeb {
         let pending = Pending { id, what, of_turn, is_answered: false, about: None, call, unresolved: 0 };
         self.ask(rpc_id, pending, request.into(), None, all);
         Ok(())
+    }
+
+    /// Refuses a request that cannot be read in full, if its id can: the server waits for an answer. Returns the reason.
+    fn refuse_unreadable(&mut self, kind: &str, payload: &str, reason: String, all: &mut Vec<Incoming>) -> String {
+        #[derive(Deserialize)]
+        struct Request {
+            #[serde(alias = "approval_id", alias = "question_id", deserialize_with = "members::id")]
+            id: String,
+            #[serde(default, deserialize_with = "members::turn")]
+            turn_id: Option<i64>,
+            #[serde(default, deserialize_with = "members::agent")]
+            agent_id: Option<String>,
+        }
+        let Ok(request) = exact::<Request>(payload) else { return reason };
+        if self.place(request.agent_id.as_deref().unwrap_or(MAIN), request.turn_id) == Place::Nowhere {
+            return reason;
+        }
+        let rpc_id = rpc_id(kind, &request.id);
+        if self.requests.get(&rpc_id).is_some_and(|known| !known.is_answered) {
+            // An answer could be meant for either.
+            let bytes = self.answer_request(&rpc_id, &Answer::Question(None));
+            all.push(Incoming::Cancelled { rpc_id });
+            all.push(Incoming::Answered(bytes));
+            return reason;
+        }
+        let id = segment(&request.id);
+        let (path, body) = match kind {
+            "approval" => (format!("/approvals/{id}"), json!({"decision": "rejected"})),
+            _ => (format!("/questions/{id}:dismiss"), json!({})),
+        };
+        if let Ok(path) = self.path(&path) {
+            all.push(Incoming::Answered(self.post(Asked::Aside("answer"), &path, &body)));
+        }
+        reason
     }
 
     /// Passes a request on. `approval` is for the rules, if the request is a question.
@@ -328,6 +325,7 @@ impl KimiWeb {
     pub(super) fn approval_resolved(&mut self, payload: &str, all: &mut Vec<Incoming>) -> Result<(), String> {
         #[derive(Deserialize)]
         struct Resolved {
+            #[serde(deserialize_with = "members::id")]
             approval_id: String,
             decision: Option<String>,
             scope: Option<String>,
@@ -364,6 +362,7 @@ impl KimiWeb {
     pub(super) fn question_resolved(&mut self, payload: &str) -> Result<(), String> {
         #[derive(Deserialize)]
         struct Resolved {
+            #[serde(deserialize_with = "members::id")]
             question_id: String,
         }
         let resolved: Resolved = decode_body(payload)?;
@@ -372,18 +371,14 @@ impl KimiWeb {
     }
 }
 
-fn option(choice: Choice) -> QuestionOption {
-    QuestionOption { label: choice.label, description: choice.description, extra: Default::default() }
-}
-
 /// Makes Wire's question about a plan. The answer is one of the plan's options, or a change to the plan.
-fn plan_question(ways: Vec<Choice>, plan: &str) -> Question {
+fn plan_question(ways: Vec<QuestionOption>, plan: &str) -> Question {
     let own = |label: &str, description: &str| QuestionOption {
         label: label.to_owned(),
         description: Some(description.to_owned()),
         extra: Default::default(),
     };
-    let mut options: Vec<_> = ways.into_iter().filter(|way| way.label != REJECT).map(option).collect();
+    let mut options: Vec<_> = ways.into_iter().filter(|way| way.label != REJECT).collect();
     if options.is_empty() {
         options.push(own(APPROVE, "Exit plan mode and carry out the plan"));
     }
@@ -404,7 +399,7 @@ fn plan_question(ways: Vec<Choice>, plan: &str) -> Question {
 fn action(display: &Value) -> Option<&'static str> {
     match (display.get("kind")?.as_str()?, display.get("operation").and_then(Value::as_str)) {
         ("command", _) => Some("run command"),
-        ("file_io", Some("write" | "edit")) => Some("edit file"),
+        ("diff", _) | ("file_io", Some("write" | "edit")) => Some("edit file"),
         _ => None,
     }
 }
@@ -436,49 +431,5 @@ fn plan_body(answer: &Answer, labels: &[String]) -> Value {
         Some(APPROVE) if labels.iter().all(|label| label == REJECT) => json!({"decision": "approved"}),
         Some(REVISE) => json!({"decision": "rejected", "feedback": "Revise the plan."}),
         Some(feedback) => json!({"decision": "rejected", "feedback": feedback}),
-    }
-}
-
-/// Returns the answers; `None` if the questions are dismissed.
-fn answers_body(answer: &Answer, questions: &[Asking]) -> Option<Value> {
-    let Answer::Question(Some(answers)) = answer else { return None };
-    let mut body = Map::new();
-    let mut is_answered = false;
-    for question in questions {
-        let given = answers.get(&question.text);
-        is_answered |= given.is_some();
-        body.insert(question.id.clone(), given.map_or_else(|| json!({"kind": "skipped"}), |text| one(question, text)));
-    }
-    is_answered.then(|| json!({"answers": body}))
-}
-
-/// Returns the answer to one question: choices, another text, or both.
-fn one(question: &Asking, text: &str) -> Value {
-    // Of several options with the same label, the first one is meant.
-    let ids: HashMap<&str, &String> = question.options.iter().rev().map(|(id, label)| (&**label, id)).collect();
-    let find = |label: &str| ids.get(label).copied();
-    if let Some(id) = find(text) {
-        return if question.is_multiple {
-            json!({"kind": "multi", "option_ids": [id]})
-        } else {
-            json!({"kind": "single", "option_id": id})
-        };
-    }
-    if !question.is_multiple {
-        return json!({"kind": "other", "text": text});
-    }
-    let (mut chosen, mut others) = (Vec::new(), Vec::new());
-    for label in text.split(',').map(str::trim).filter(|label| !label.is_empty()) {
-        match find(label) {
-            Some(id) => chosen.push(id),
-            None => others.push(label),
-        }
-    }
-    match (chosen.is_empty(), others.is_empty()) {
-        (true, _) => json!({"kind": "other", "text": text}),
-        (false, true) => json!({"kind": "multi", "option_ids": chosen}),
-        (false, false) => {
-            json!({"kind": "multi_with_other", "option_ids": chosen, "other_text": others.join(", ")})
-        }
     }
 }

@@ -1,5 +1,7 @@
 //! Kimi Code's server, played from what it said (`tests/recorded`), and from what it might say.
 
+mod displayed;
+mod forms;
 mod malformed;
 mod opening;
 mod recorded;

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::agents::{Call, MAX_CALLS, Place};
-use super::{KimiWeb, content};
+use super::{KimiWeb, content, members};
 use crate::dialect::Incoming;
 use crate::json::is_true;
 use crate::messages::{Event, FunctionCall, Json, ToolCall, ToolCallPart, ToolResult, ToolReturnValue, decode_body};
@@ -20,6 +20,7 @@ impl KimiWeb {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Piece {
+            #[serde(deserialize_with = "members::id")]
             tool_call_id: String,
             name: Option<String>,
             arguments_part: Option<String>,
@@ -36,7 +37,7 @@ impl KimiWeb {
             None => {
                 // The server names the tool with each piece; older releases name it only with the first.
                 let Some(name) = piece.name else { return Ok(()) };
-                let mut call = Call::default();
+                let mut call = Call::named(&name);
                 call.add(piece.arguments_part.as_deref().unwrap_or_default());
                 progress.calls.insert(piece.tool_call_id.clone(), call);
                 progress.last = Some(piece.tool_call_id.clone());
@@ -65,8 +66,9 @@ impl KimiWeb {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Started {
+            #[serde(deserialize_with = "members::id")]
             tool_call_id: String,
-            name: String,
+            name: Option<String>,
             args: Option<Json>,
         }
         let started: Started = decode_body(payload)?;
@@ -74,7 +76,10 @@ impl KimiWeb {
             return Ok(());
         }
         let arguments = started.args.map_or_else(|| "{}".to_owned(), |args| args.get().to_owned());
-        self.tell_call(agent, started.tool_call_id, started.name, arguments, place, all);
+        // A call without a name is the one that was announced, or one of a tool that is not known.
+        let known = self.agents.progress(agent).calls.get(&started.tool_call_id).map(|call| call.name.clone());
+        let name = started.name.or(known).unwrap_or_default();
+        self.tell_call(agent, started.tool_call_id, name, arguments, place, all);
         Ok(())
     }
 
@@ -94,7 +99,7 @@ impl KimiWeb {
             return;
         }
         if progress.calls.len() < MAX_CALLS || progress.calls.contains_key(&id) {
-            progress.calls.insert(id.clone(), Call::of_whole(&arguments));
+            progress.calls.insert(id.clone(), Call::of_whole(&name, &arguments));
         }
         progress.last = Some(id.clone());
         self.push(agent, place, tool_call(id, name, Some(arguments)), all);
@@ -114,7 +119,7 @@ impl KimiWeb {
         if id.is_empty() || progress.calls.contains_key(id) || progress.calls.len() >= MAX_CALLS {
             return;
         }
-        progress.calls.insert(id.to_owned(), Call::unknown());
+        progress.calls.insert(id.to_owned(), Call::unknown(name));
         progress.last = Some(id.to_owned());
         self.push(agent, place, tool_call(id.to_owned(), name.to_owned(), None), all);
     }
@@ -129,6 +134,7 @@ impl KimiWeb {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Returned {
+            #[serde(deserialize_with = "members::id")]
             tool_call_id: String,
             output: Option<Json>,
             is_error: Option<Value>,
