@@ -43,17 +43,19 @@ pub(in crate::dialect) fn read_other_forms(event: &mut Event) {
     }
 }
 
-/// Reads a call whose tool has no name, or a name of another type. The pieces of its arguments follow.
+/// Reads a call whose tool has no name, or a number as its name. The pieces of its arguments follow.
 fn tool_call(payload: &str) -> Option<Event> {
     let mut call = parsed_object(payload)?;
-    let mut function = match call.remove("function") {
-        Some(Value::Object(function)) => function,
-        _ => Map::new(),
+    let mut function = match call.remove("function").unwrap_or_default() {
+        Value::Object(function) => function,
+        Value::Null => Map::new(),
+        _ => return None,
     };
-    let name = match function.remove("name") {
-        Some(name @ Value::String(_)) => name,
-        Some(name @ Value::Number(_)) => name.to_string().into(),
-        _ => "".into(),
+    let name = match function.remove("name").unwrap_or_default() {
+        name @ Value::String(_) => name,
+        Value::Number(name) => name.to_string().into(),
+        Value::Null => "".into(),
+        _ => return None,
     };
     function.insert("name".to_owned(), name);
     call.insert("function".to_owned(), Value::Object(function));
