@@ -457,8 +457,9 @@ impl KimiWeb {
 
     /// Handles the end of the turn. The end of the prompt follows, or becomes overdue.
     pub(super) fn turn_ended(&mut self, ended: Ended, cut: Option<&str>) {
-        let Some(prompt) = &mut self.prompt else { return };
-        prompt.ended = Some(ended.outcome(cut));
+        if let Some(prompt) = self.prompt.as_mut().filter(|_| ended.is_told()) {
+            prompt.ended = Some(ended.outcome(cut));
+        }
     }
 
     /// Handles the end of the prompt. Its outcome is that of its turn, or else the one that the server reports for the

@@ -20,7 +20,6 @@ const COMPLETED: &str = "completed";
 #[serde(rename_all = "camelCase")]
 pub(super) struct Ended {
     pub(super) turn_id: Option<i64>,
-    /// Default: `completed`.
     reason: Option<String>,
     #[serde(default, deserialize_with = "turn_error")]
     error: Option<TurnError>,
@@ -67,6 +66,11 @@ impl Ended {
     /// Makes the end of a prompt for which the server reports only this.
     pub(super) fn of_prompt(reason: &str) -> Self {
         Self { reason: Some(reason.to_owned()), ..Self::default() }
+    }
+
+    /// Whether it says how the turn ended. If not, the end of the prompt says it.
+    pub(super) fn is_told(&self) -> bool {
+        self.reason.is_some() || self.error.is_some()
     }
 
     /// Converts the end of a turn to a canonical status or a failure. `cut` is the word for an answer that was cut or refused.

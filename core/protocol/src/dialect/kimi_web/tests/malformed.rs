@@ -174,7 +174,13 @@ fn error_beside_end_of_turn_is_a_failure() {
     }
     let cut = end_by(&json!({"finishReason": "max_tokens"}), &json!({"reason": "completed", "error": error}));
     assert!(cut.starts_with("turn truncated"), "{cut}");
-    assert!(end_by(&json!({}), &json!({})).starts_with("turn finished"));
+    assert!(end_by(&json!({}), &json!({"reason": 3})).starts_with("turn finished"));
+
+    let mut player = Player::prompted();
+    player.frame("turn.ended", json!({"turnId": 0}));
+    player.frame("prompt.completed", json!({"promptId": "p-1", "reason": "failed"}));
+    let failed = player.trace().pop().expect("an end");
+    assert!(failed.starts_with("turn rpc_error: the turn failed"), "{failed}");
 }
 
 #[test]

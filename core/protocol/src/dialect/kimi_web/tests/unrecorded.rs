@@ -401,7 +401,6 @@ fn malformed_frame_does_no_harm() {
     for (kind, payload) in [
         ("assistant.delta", json!({"turnId": 0, "delta": 1})),
         ("tool.call.started", json!({"turnId": 0})),
-        ("turn.ended", json!({"turnId": 0, "reason": 3})),
         ("event.approval.requested", json!({"turnId": 0, "turn_id": "x"})),
         ("turn.step.started", json!({"turnId": 0, "step": 1.5})),
         ("novelty", json!({"turnId": 0, "a": 1})),
