@@ -61,6 +61,10 @@ enum Child {
 /// KILL when the calling thread ends, so that thread must live as long as the process. Call it in the context of a runtime; it panics, without starting anything, if that runtime
 /// has no I/O.
 pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
+    let is_server = launch.server.is_some();
+    let kind = if is_server { Kind::Server } else { Kind::Agent };
+    // Before the pipes: on Linux, a child that was just started still has this program's descriptors for a moment.
+    let mut guard = Guard::new(kind)?;
     let (stdin, our_stdin) = pipe()?;
     let (our_stdout, stdout) = pipe()?;
     let (our_stderr, stderr) = pipe()?;
@@ -71,9 +75,6 @@ pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
     };
     let exec = Exec::new(launch)?;
     let host = getpid();
-    let is_server = launch.server.is_some();
-    let kind = if is_server { Kind::Server } else { Kind::Agent };
-    let mut guard = Guard::new(kind)?;
     let enlisting = guard.as_ref().map(Guard::enlisting);
     let mut command = Command::new(&launch.program);
     command.current_dir(&launch.current_dir).stdin(stdin).stdout(stdout).stderr(stderr);
