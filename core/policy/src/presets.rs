@@ -101,6 +101,12 @@ const SECRETS: &[&str] = &[
     "**/cookies.sqlite",
     "**/wallet.dat",
     // Keys of models, in the settings of agents.
+    "**/.dev.vars",
+    "**/.dev.vars.*",
+    "**/.credentials.json",
+    "**/oauth_creds.json",
+    "**/.kaggle/**",
+    "**/.claude.json",
     "**/.kimi/config.*",
     "**/.kimi-code/config.*",
 ];
@@ -208,6 +214,8 @@ const ASKED: &[&str] = &[
     "execute(git grep --untracked *)",
     "execute(git grep --no-exclude-standard *)",
     "execute(tail -f *)",
+    "execute(tail -*f *)",
+    "execute(tail +* *)",
     "execute(tail -F *)",
     "execute(tail --follow *)",
     "execute(diff -r *)",

@@ -117,6 +117,40 @@ fn check_agrees_with_all_ways_of_deciding() {
     }
 }
 
+#[test]
+fn git_in_repository_of_its_own_is_not_allowed() {
+    let dir = tempfile::tempdir().unwrap();
+    for folder in ["bare/objects", "bare/refs", "bare/deep", "vendor/.git", "hg/.hg", "src/deep", ".git"] {
+        std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+    }
+    for file in ["bare/HEAD", "vendor/.git/HEAD", ".git/HEAD"] {
+        std::fs::write(dir.path().join(file), "ref: refs/heads/main").unwrap();
+    }
+    let policy = Policy::from_value(
+        &json!({"allow": ["execute(git status)", "execute(hg status)", "edit(src/**)", "execute(cd *)"]}),
+    );
+    let policy = policy.unwrap();
+    let decide = |command: &str, folder: &str| {
+        let call = json!({"name": "Shell", "arguments": {"command": command, "cwd": folder}});
+        policy.check_json(&call, dir.path()).unwrap()
+    };
+    for folder in ["bare", "bare/deep", "./src/../bare", "vendor"] {
+        for command in ["git status", "/usr/bin/git status"] {
+            let verdict = decide(command, folder);
+            assert_eq!(verdict.decision, Decision::Ask, "{command} in {folder}: {}", verdict.reason);
+        }
+    }
+    assert_eq!(decide("hg status", "hg").decision, Decision::Ask);
+    assert_eq!(decide("cd bare && git status", ".").decision, Decision::Ask);
+    if cfg!(unix) {
+        assert!(decide("git status", "bare").reason.contains("a repository of its own"));
+        for folder in [".", "src", "src/deep", "missing"] {
+            let verdict = decide("git status", folder);
+            assert_eq!(verdict.decision, Decision::Allow, "{folder}: {}", verdict.reason);
+        }
+    }
+}
+
 /// A repository without a folder `.git`, as `git clone --bare` and `git init --separate-git-dir` make it.
 #[test]
 fn settings_of_git_are_protected_under_any_name() {

@@ -120,11 +120,35 @@ impl WorkDir {
         self.absolute.join(folder).ancestors().any(has_repository)
     }
 
+    /// Whether a folder, or one between it and the working directory, is or has a repository of its own. Its settings name programs, and
+    /// who may edit its files may write them. A folder that cannot be looked at may be one.
+    pub(crate) fn has_own_repository(&self, folder: &Path) -> bool {
+        let named = self.absolute.join(folder);
+        if named == self.absolute {
+            return false;
+        }
+        if !self.is_here() {
+            return true;
+        }
+        // A folder that does not exist has no repository, but one above it can.
+        let real = named.canonicalize().unwrap_or_else(|_| normalized(&named));
+        let [given, known] = &self.spellings;
+        let is_repository = |at: &Path| {
+            has_repository(at)
+                || self.is_git_directory(at)
+                || OTHER_REPOSITORIES.iter().any(|name| at.join(name).symlink_metadata().is_ok())
+        };
+        real.ancestors().take_while(|at| at != given && at != known).any(is_repository)
+    }
+
     /// Whether a folder is the top of the files of a repository of git.
     pub(crate) fn is_top_of_repository(&self, folder: &Path) -> bool {
         has_repository(&self.absolute.join(folder))
     }
 }
+
+/// The folders of repositories of other programs.
+const OTHER_REPOSITORIES: [&str; 3] = [".hg", ".jj", ".sl"];
 
 fn has_repository(folder: &Path) -> bool {
     folder.join(".git").is_file() || folder.join(".git/HEAD").is_file()

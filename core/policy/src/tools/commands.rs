@@ -8,10 +8,19 @@ use super::hosts::takes_code;
 use super::operands::Place;
 use super::{OTHER_LANGUAGES, OTHER_SHELLS, Part, Taker, Target};
 use crate::arguments::{self, key, plain};
-use crate::command::{self, Item, Word};
+use crate::command::{self, Command, Item, Word, base_name};
 use crate::file_use::is_reading;
 use crate::kinds::{Kind, is_name, kind_of_tool};
 use crate::path::resolve;
+
+/// Programs that read settings from the folder in which they run, and from those above it. The settings name programs.
+const OF_REPOSITORY: [&str; 4] = ["git", "hg", "jj", "sl"];
+const OWN_REPOSITORY: &str =
+    "it runs in a repository of its own below the working directory, whose settings can name programs";
+
+fn reads_settings(command: &Command) -> bool {
+    command.words().first().and_then(Word::literal).is_some_and(|name| OF_REPOSITORY.contains(&&*base_name(name)))
+}
 
 impl Taker<'_> {
     pub(super) fn take_command(&mut self, kind: Option<Kind>) {
@@ -132,6 +141,10 @@ impl Taker<'_> {
                 Item::Command { mut command, shadow, may_run: false } => {
                     let is_move = command::changes_directory(command.words());
                     command.altered = command.altered.or(altered.filter(|_| !is_move || !moves));
+                    if command.altered.is_none() && reads_settings(&command) && place.has_own_repository(self.work_dir)
+                    {
+                        command.altered = Some(OWN_REPOSITORY);
+                    }
                     self.add_operands(&mut command, shadow, &place);
                     if !shadow && !is_move && (moves || has_folder) {
                         self.add_folder(&command, &place, &mut in_folder);

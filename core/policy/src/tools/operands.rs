@@ -68,6 +68,12 @@ impl Place {
         &self.base_dir
     }
 
+    /// Whether one of the folders in which the commands may run is in a repository of its own.
+    pub(super) fn has_own_repository(&self, work_dir: &WorkDir) -> bool {
+        work_dir.has_own_repository(&self.base_dir)
+            || self.inside.as_ref().is_some_and(|folder| work_dir.has_own_repository(folder))
+    }
+
     fn is_known(&self) -> bool {
         !self.moves || self.folder.is_some()
     }
