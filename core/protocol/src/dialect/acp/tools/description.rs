@@ -109,8 +109,8 @@ impl Call {
     /// Takes in the newest title and text. Returns whether one of them differs from the one before.
     pub(super) fn take_texts(&mut self, fields: &ToolCallUpdateFields) -> bool {
         let title = fields.title.as_deref().filter(|title| !title.is_empty() && *title != self.name).map(hash);
-        let text = fields.content.as_deref().and_then(content::text).filter(|text| !text.is_empty());
-        let text = text.map(|text| hash(&text));
+        let texts = fields.content.as_deref().map(content::texts).unwrap_or_default();
+        let text = texts.iter().any(|text| !text.is_empty()).then(|| hash_all(&texts));
         let is_other = |newest: Option<u64>, known: Option<u64>| newest.is_some() && newest != known;
         let is_changed = is_other(title, self.described.0) || is_other(text, self.described.1);
         self.described = (title.or(self.described.0), text.or(self.described.1));
@@ -135,6 +135,13 @@ impl Call {
     pub(super) fn is_new_title(&self, title: &str) -> bool {
         self.name != title && !self.titles.iter().any(|known| known == title)
     }
+}
+
+/// Returns the hash of the joined texts, which can be long.
+fn hash_all(texts: &[&str]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    texts.iter().for_each(|text| hasher.write(text.as_bytes()));
+    hasher.finish()
 }
 
 fn hash(text: &str) -> u64 {
