@@ -290,7 +290,7 @@ fn matches_name(named: &NamePattern, tool: Tool<'_>, part: &Part) -> Certainty {
     if certainties.any(|found| found == Certainty::Yes) { Certainty::Yes } else { first }
 }
 
-/// What can be before the name of a tool of any server.
+/// Words before the name of a tool of any server.
 const OF_ANY_SERVER: [&str; 6] = ["tools", "tool", "functions", "function", "mcp", "defaultapi"];
 
 /// Whether a tool of an MCP server may be meant. Some agents name it in other ways, or without the server.

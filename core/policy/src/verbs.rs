@@ -301,7 +301,7 @@ fn kind_of_second_verb<'a>(words: impl Iterator<Item = &'a str>) -> Option<Kind>
     None
 }
 
-/// What a tool does by the second verb of a title such as `Read and Delete`, `read+delete` or `Read/Write`. The words of files, and
+/// Returns the kind of a tool by the second verb of a title such as `Read and Delete`, `read+delete` or `Read/Write`. The words of files, and
 /// texts in quotes, are no verbs.
 pub(crate) fn kind_by_title(title: &str, is_text: impl Fn(&str) -> bool) -> Option<Kind> {
     /// The rest of a longer title is not looked at.

@@ -38,10 +38,10 @@ use crate::recording::CASSETTE_FLAG;
 use kimi_agent_entry as entry;
 use serde_json::Value;
 
+pub use cassette::{Cassette, CassetteMode};
+
 /// The longest script that is read, in bytes.
 const MAX_SCRIPT: u64 = 256 << 20;
-
-pub use cassette::{Cassette, CassetteMode};
 
 /// A script for the scripted agent: JSON, or the path of a JSON file.
 ///

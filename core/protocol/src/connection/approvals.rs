@@ -73,7 +73,7 @@ impl Connection {
             ..ToolCallInfo::default()
         });
         let shown = newest.clone();
-        // What the agent shows with the request is a part of the call, too.
+        // Files that the agent shows with the request are a part of the call, too.
         let mut known: HashSet<String> = newest.diffs.iter().flatten().cloned().collect();
         for path in shown_files(request) {
             if known.insert(path.to_owned()) {
@@ -84,7 +84,7 @@ impl Connection {
         let mut earlier = statements.earlier;
         earlier.extend(displayed_calls(request, &newest));
         if doubt.is_some() {
-            // What is known may still be denied.
+            // The known arguments may still be denied.
             earlier.push(newest.clone());
             newest.arguments = None;
         }

@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn filters_that_worktree_can_change_are_found() {
-        let top = Path::new("/work/app");
+        let top = Path::new("/home/ada/app");
         for command in [
             "",
             "git-lfs clean -- %f",
@@ -83,8 +83,8 @@ mod tests {
             "python -m nbstripout",
             "/usr/bin/python3 strip.py",
             "/usr/bin/python3.12 -m nbstripout",
-            "/work/app/tools/strip",
-            "/home/../work/app/strip",
+            "/home/ada/app/tools/strip",
+            "/home/../home/ada/app/strip",
             "git crypt clean",
             "git -c core.fsmonitor=x lfs clean",
             "git-lfs clean -- %f; ./x",
@@ -107,6 +107,6 @@ mod tests {
             ("filter.c.required", Some("./x")),
             ("diff.a.textconv", Some("./x")),
         ];
-        assert_eq!(unsafe_filters(settings.into_iter(), Path::new("/work")), HashMap::from([("a.b", "./x")]));
+        assert_eq!(unsafe_filters(settings.into_iter(), Path::new("/home/ada")), HashMap::from([("a.b", "./x")]));
     }
 }

@@ -55,7 +55,7 @@ const APPROVED: &str = r#""r" {"request_id":"a","response":"approve"}"#;
 const REJECTED: &str = r#""r" {"request_id":"a","response":"reject"}"#;
 
 #[test]
-fn approval_of_call_that_comes_later_is_sent_only_if_it_was_shown() {
+fn approval_of_later_call() {
     let command = |command: &str| json!({"command": command, "timeout": 60}).to_string();
     let path = |path: &str| json!({"path": path, "content": "x"}).to_string();
     let part = |text: &str| ("ToolCallPart", json!({"arguments_part": text}));

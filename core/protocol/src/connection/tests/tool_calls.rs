@@ -364,7 +364,7 @@ fn names_and_ids_of_open_calls_are_bounded() {
 }
 
 #[test]
-fn pieces_after_unreadable_call_belong_to_no_other() {
+fn pieces_after_unreadable_call() {
     for (second, arguments) in [
         (
             json!({"type": "function", "id": "2", "function": {"name": null, "arguments": ""}}),

@@ -150,7 +150,7 @@ fn choices_of_plan_need_no_description() {
 }
 
 #[test]
-fn calls_with_numbers_as_ids_and_without_names_are_read() {
+fn calls_with_numbers_as_ids_or_without_names() {
     let mut player = Player::prompted();
     player.frame("tool.call.delta", json!({"turnId": 0, "toolCallId": 8, "name": "Read", "argumentsPart": "{\"p"}));
     for (id, name) in

@@ -107,7 +107,7 @@ fn repeated_members_are_not_allowed_by_a_rule() {
 
 /// The members are not those of the arguments.
 #[test]
-fn repeated_members_of_message_are_not_allowed_by_a_rule() {
+fn repeated_members_of_message() {
     let options =
         r#"[{"optionId":"once","name":"once","kind":"allow_once"},{"optionId":"no","name":"no","kind":"reject_once"}]"#;
     let call = |command: &str| format!(r#"{{"toolCallId":"t","kind":"execute","rawInput":{{"command":"{command}"}}}}"#);

@@ -128,7 +128,7 @@ fn approval_of_replaced_texts_is_not_sent() {
 }
 
 #[test]
-fn approval_of_late_arguments_is_sent_only_if_they_were_shown() {
+fn approval_of_late_arguments() {
     let command = |command: &str| json!({"rawInput": {"command": command}});
     let bash = json!({"title": "Bash", "kind": "execute"});
     let running = merged(bash.clone(), text("Requesting approval to Running: foo 1"));

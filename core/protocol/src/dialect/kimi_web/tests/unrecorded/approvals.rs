@@ -47,7 +47,7 @@ fn repeated_request_is_asked_once() {
 }
 
 #[test]
-fn second_approval_with_answered_id_has_own_decision() {
+fn second_approval_with_answered_id() {
     let mut player = Player::prompted();
     player.frame("event.approval.requested", bash("c1", "x", "make"));
     answered(&mut player, &Answer::Approval(Approval::Approve));
@@ -100,7 +100,7 @@ fn repeated_members_are_not_allowed_by_a_rule() {
 }
 
 #[test]
-fn approval_of_call_started_otherwise_is_rejected() {
+fn approval_of_call_started_otherwise() {
     for (has_rules, started, sent) in [
         (true, json!({"path": "/tmp/b", "content": "x"}), "rejected"),
         (false, json!({"path": "/tmp/b", "content": "x"}), "rejected"),
