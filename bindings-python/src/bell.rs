@@ -9,7 +9,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-use crate::lacking;
+use crate::{ending, lacking};
 
 /// How long a thread waits before it looks for signals. On Windows they interrupt no wait, and elsewhere only that of the
 /// thread that the system has chosen.
@@ -138,7 +138,11 @@ pub(crate) fn wait(py: Python<'_>, ready: impl Fn(&Waker) -> bool) -> PyResult<(
         while !ready(&bell.waker) {
             let mut bytes = [0; 64];
             // Bytes that an earlier wait left only make the reader look again.
-            let woken = py.detach(|| hear(&bell.reader, &mut bytes));
+            let woken = py.detach(|| {
+                let heard = hear(&bell.reader, &mut bytes);
+                ending::stay_detached();
+                heard
+            });
             match woken.map_err(|error| error.kind()) {
                 Ok(_) | Err(ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     py.check_signals()?

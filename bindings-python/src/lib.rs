@@ -8,6 +8,7 @@ mod batch;
 mod bell;
 mod classes;
 mod convert;
+mod ending;
 mod mailbox;
 mod session;
 mod turn;
@@ -63,6 +64,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
 
 /// Runs a call of Python. A panic becomes an ordinary error: PyO3's `PanicException` passes each `except Exception`.
 pub(crate) fn guarded<T>(call: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    ending::stay();
     catch_unwind(AssertUnwindSafe(call))
         .unwrap_or_else(|panic| Python::attach(|py| Err(raise(py, &bridge::panicked(&*panic)))))
 }
@@ -102,6 +104,7 @@ pub(crate) fn leak_if_unusable<T>(kept: &Arc<T>) {
 #[pyfunction]
 fn shutdown(py: Python<'_>) -> PyResult<()> {
     crate::guarded(|| {
+        ending::begin();
         if HOME.load(Ordering::Relaxed) != 0 && !witness::is_intact() {
             // The runtime would panic. The pipes of the agents are closed, which ends them.
             let _ = writeln!(

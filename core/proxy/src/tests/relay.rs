@@ -127,11 +127,14 @@ async fn exit_of_the_agent_passes_what_it_wrote() {
     let (mut client, mut client_end) = side(1 << 10);
     let (mut agent, mut agent_end) = side(1 << 10);
     let mut guard = guard();
-    client_end.write_all(b"{\"id\":1,\"method\":\"initialize\"}\n").await.unwrap();
-    agent_end.write_all(b"{\"method\":\"_a\"}\n{\"method\":\"_cut").await.unwrap();
-    drop(agent_end);
-    let exit = AgentExit { exit_code: Some(3), ..AgentExit::default() };
-    let ended = relay(&mut client, &mut agent, &mut guard, async { exit }).await;
+    let request = b"{\"id\":1,\"method\":\"initialize\"}\n";
+    client_end.write_all(request).await.unwrap();
+    let exit = async move {
+        agent_end.read_exact(&mut [0; 31]).await.unwrap();
+        agent_end.write_all(b"{\"method\":\"_a\"}\n{\"method\":\"_cut").await.unwrap();
+        AgentExit { exit_code: Some(3), ..AgentExit::default() }
+    };
+    let ended = relay(&mut client, &mut agent, &mut guard, exit).await;
     let Ok(Ended::Agent(exit)) = ended else { panic!("no exit") };
     // The end of the output can be noticed first.
     assert_eq!(exit.map_or(Some(3), |exit| exit.exit_code), Some(3));
